@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session, function, path_of, paths_of
-from hpcml.errors import ConfigError, repeated
+from hpcml.errors import ConfigError, OptionError, repeated
 from hpcml.log import plural
 from hpcml.options import Flag
 
@@ -34,12 +34,18 @@ class ReportPage(Operation[Path]):
     split: str | None = None
     """Rows to judge on: a split of the file, or all. Default: test if the file has it."""
     titles: PathLike | None = None
-    """JSON lines with the titles of rows, as those that the data were made of."""
+    """JSON lines with the titles of rows, as those that the data were made of. Default: rows are shown
+    by their ids.
+    """
+    optimiser: Flag = False
+    """Show iterations, certified gaps and the number of weights. Default: leave them out."""
     force: Flag = False
     """Replace the page if it exists."""
 
     def execute(self, session: Session) -> Path:
         """The page. Collective over the session."""
+        from datetime import UTC, datetime
+
         from hpcml import mpi
         from hpcml.files.atomic import check_output, write_whole
         from hpcml.reporting.gather import gather
@@ -57,11 +63,14 @@ class ReportPage(Operation[Path]):
             check_output(output, self.force, [data, titles])
 
         mpi.run_on_root(comm, f"creating {output}", check)
-        reports = [gather(comm, run, data, self.split, log, titles) for run in runs]
+        reports = [gather(comm, run, data, self.split, log, titles, self.optimiser) for run in runs]
 
         def write() -> None:
             found = [each for each in reports if each is not None]
-            text = page(found, f"hpcml report: {', '.join(each.facts.name for each in found)}")
+            if self.optimiser and not any(each.facts.optimiser for each in found):
+                raise OptionError("optimiser", True, "has no effect: no run is of a linear model")
+            title = f"hpcml report: {', '.join(each.facts.name for each in found)}"
+            text = page(found, title, f"{datetime.now(UTC):%Y-%m-%d}", self.optimiser)
             write_whole(output, text.encode(errors="backslashreplace"))
             log(f"{output}: {len(text) / 1e6:.2f} MB about {plural(len(reports), 'run')}")
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpcml.evaluation.comparable import BY_SCORE
+from hpcml.evaluation.comparable import BY_SCORE, probability
 from hpcml.evaluation.curves import Bin, Curve
+from hpcml.log import named
 from hpcml.reporting.statistics import LearningPoint
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ STYLE = {
 }
 SIZE = (6.0, 4.3)  # inches
 POINTS = 300  # of a curve
+LONGEST = 24  # letters of a name in a legend, which has two columns
 
 
 def svg(name: str, title: str, draw: Callable[..., None], *content: Any) -> str:
@@ -82,7 +84,7 @@ def precision_recall(axes: Axes, curves: Sequence[Curve]) -> None:
     """Precision by recall; the first curve is the strongest."""
     for number, curve in enumerate(curves):
         some = curve.thinned(POINTS)
-        label = f"{curve.name}: AP {curve.average_precision:.3f}"
+        label = f"{named(curve.name, LONGEST)}: AP {curve.average_precision:.3f}"
         axes.plot(some.recall, some.precision, label=label, **_line(number, 2.2 if number == 0 else 1.4))
     axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
 
@@ -92,21 +94,21 @@ def _line(number: int, width: float) -> dict[str, Any]:
     return {"color": color, "linestyle": dashes, "linewidth": width, "zorder": 10 - min(number, 8)}
 
 
-def by_threshold(axes: Axes, curve: Curve, present: float | None, compared_by: str) -> None:
-    """Micro measures by one threshold for all labels; `present`: the model's, if it has one."""
+def by_threshold(axes: Axes, curve: Curve, present: float | None, unit: str) -> None:
+    """Micro measures by one threshold for all labels; `present`: the model's, if it has one. `unit`: probability or score."""
     some = curve.thinned(POINTS)
-    best = int(some.f1.argmax())
-    name = f"F1, at most {some.f1[best]:.3f} at {some.scores[best]:.3g}"
+    best, by_score = int(some.f1.argmax()), unit == BY_SCORE
+    thresholds = some.scores if by_score else np.array(list(map(probability, some.scores.tolist())))  # of log-odds
+    name = f"F1, at most {some.f1[best]:.3f} at {thresholds[best]:.3g}"
     for number, (label, values) in enumerate(((name, some.f1), ("precision", some.precision), ("recall", some.recall))):
-        axes.plot(some.scores, values, label=label, **_line(number, 2.2 if number == 0 else 1.4))
-    axes.plot(some.scores[best], some.f1[best], "o", color=COLORS[0], zorder=12)
-    low, high = np.percentile(some.scores, [1, 99]).tolist()
+        axes.plot(thresholds, values, label=label, **_line(number, 2.2 if number == 0 else 1.4))
+    axes.plot(thresholds[best], some.f1[best], "o", color=COLORS[0], zorder=12)
+    low, high = np.percentile(thresholds, [1, 99]).tolist() if by_score else (0.0, 1.0)
     if present is not None:
         axes.axvline(present, color=TEXT, linewidth=1, linestyle=":", label=f"the model's: {present:.3g}")
         low, high = min(low, present), max(high, present)
-    margin = 0.03 * (high - low) or 1.0
-    threshold = "threshold of all labels" if compared_by == BY_SCORE else "threshold of all labels, log-odds"
-    axes.set(xlim=(low - margin, high + margin), ylim=(0, 1.02), xlabel=threshold, ylabel="micro measure")
+    margin = (0.03 * (high - low) or 1.0) if by_score else 0.0
+    axes.set(xlim=(low - margin, high + margin), ylim=(0, 1.02), xlabel=f"threshold of all labels ({unit})", ylabel="micro measure")
 
 
 def learning(axes: Axes, lines: Sequence[tuple[str, Sequence[LearningPoint]]]) -> None:
@@ -139,8 +141,9 @@ def reliability(axes: Axes, bins: Sequence[Bin]) -> None:
     x, y = [each.probability for each in bins], [each.share_true for each in bins]
     axes.plot(x, y, marker="o", markersize=5, label="all pairs of a row and a label", **_line(0, 2.0))
     for each, place in zip(bins, zip(x, y, strict=True), strict=True):
-        axes.annotate(_short(each.n), place, (6, -4), textcoords="offset points", va="top", fontsize=9)
-    axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="predicted probability (mean of a tenth)", ylabel="share that is true")
+        side = ((6, -4), "top") if place[1] > 0.08 else ((16, 2), "bottom")  # not over the numbers of the axis
+        axes.annotate(_short(each.n), place, side[0], textcoords="offset points", va=side[1], fontsize=9)
+    axes.set(xlim=(0, 1.08), ylim=(0, 1.02), xlabel="predicted probability (mean of a tenth)", ylabel="share that is true")
 
 
 def _short(n: int) -> str:

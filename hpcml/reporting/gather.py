@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
+from hpcml.errors import OptionError
 from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.explain import explain
+from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.seen import split_to_judge
 from hpcml.evaluation.titles import names_of_rows, titles_of
 from hpcml.evaluation.wrong import KINDS, WrongRow, WrongRows
-from hpcml.log import Log
+from hpcml.log import Log, named
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import STATUS, Model
 from hpcml.model.open import share_model
@@ -39,9 +42,10 @@ class RunReport:
     data: Path
     n_trained_on: np.ndarray | None  # training rows with the label, if the model tells
     listed: np.ndarray  # the places, among the evaluated labels, of those in the table
-    thresholds: np.ndarray
+    thresholds: np.ndarray  # scores
+    sigmoids: tuple[np.ndarray, np.ndarray] | None  # slope and offset, if the model has probabilities
     status: list[str] | None
-    gap: np.ndarray | None
+    gap: np.ndarray | None  # only where it is asked for
     words: list[list[tuple[str, float]]] | None  # the features of the largest squared weights, with weights
     micro: Curve
     of_groups: list[Curve]
@@ -55,10 +59,19 @@ class RunReport:
         """By which labels are grouped: training rows with the label, or those judged."""
         return self.evaluation.n_positive if self.n_trained_on is None else self.n_trained_on
 
+    def convert_scores(self, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Return scores (n) of labels[i], as probabilities if the model has them."""
+        return scores if self.sigmoids is None else probabilities(scores[None], *self.sigmoids, labels[None])[0]
+
+    @cached_property
+    def converted_thresholds(self) -> np.ndarray:
+        """The labels' thresholds, as probabilities if the model has them."""
+        return self.convert_scores(self.thresholds, np.arange(self.thresholds.size))
+
     @property
     def one_threshold(self) -> float | None:
-        """The threshold of all labels; None if they have several."""
-        return float(self.thresholds[0]) if np.unique(self.thresholds).size == 1 else None
+        """The one of `converted_thresholds`; None if there are several."""
+        return float(self.converted_thresholds[0]) if np.unique(self.converted_thresholds).size == 1 else None
 
 
 def probability_of(model: Model | ClassifierModel) -> ScoresOf | None:
@@ -80,17 +93,22 @@ def most_frequent(counts: np.ndarray, most: int) -> np.ndarray:
     return np.sort(np.argsort(-counts, kind="stable")[:most])
 
 
-def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log: Log, titles: Path | None) -> RunReport | None:
+def gather(
+    comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log: Log, titles: Path | None, optimiser: bool
+) -> RunReport | None:
     """Collective over `comm`. Judge a run and find what the page says of it; on rank 0, else None.
 
-    Raises ConfigError or DataError if run, data and split do not fit, NonFiniteError for scores
-    that are no numbers.
+    `optimiser`: with the figures of the optimiser. Raises ConfigError or DataError if run, data and
+    split do not fit, NonFiniteError for scores that are no numbers.
     """
     model = share_model(comm, run)
     chosen = mpi.run_on_root(comm, f"opening {run}", lambda: data_of(run, data))
     with mpi.agreed(comm, f"opening {chosen}"):
         dataset = DataFile(chosen)
     with dataset:
+        with mpi.agreed(comm, f"reading {chosen}"):
+            if titles is not None and "row_ids" not in dataset.file:
+                raise OptionError("titles", titles, f"has no effect: the rows of {chosen} have no ids")
         split = split_to_judge(comm, dataset, split, log)
         log(f"judging {run} on split {split} of {dataset.path}")
         trained_on = model.labels.get("n_positive")
@@ -115,8 +133,9 @@ def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log:
                     n_trained_on=None if trained_on is None else trained_on[labels],
                     listed=listed,
                     thresholds=model.thresholds[labels],
+                    sigmoids=None if model.sigmoids is None else (model.sigmoids[0][labels], model.sigmoids[1][labels]),
                     status=[STATUS[code] for code in model.labels["status"][labels[listed]].tolist()] if linear else None,
-                    gap=model.labels["gap"][labels[listed]] if linear and "gap" in model.labels else None,
+                    gap=model.labels["gap"][labels[listed]] if optimiser and "gap" in model.labels else None,
                     words=words,
                     micro=curves.micro,
                     of_groups=curves.of_groups,
@@ -127,4 +146,7 @@ def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log:
         of_rows = titles_of(comm, titles, [] if report is None else report.row_ids.values())
     if report is not None:
         report.titles = of_rows
+        if titles is not None and report.row_ids and not of_rows:
+            one = named(next(iter(report.row_ids.values())))
+            log(f"warning: {titles} has none of the rows on the page, such as {one}; name the file that {chosen} was made of")
     return report

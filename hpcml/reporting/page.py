@@ -23,11 +23,11 @@ import numpy as np
 from hpcml.errors import ConfigError
 from hpcml.evaluation.comparable import BY_SCORE
 from hpcml.evaluation.evaluate import Evaluation
-from hpcml.evaluation.wrong import UNITS, WrongRow, with_names
-from hpcml.log import label_with_title, named
+from hpcml.evaluation.wrong import WrongRow, with_names
+from hpcml.log import label_with_title, named, plural
 from hpcml.reporting import draw
 from hpcml.reporting.gather import RunReport
-from hpcml.reporting.statistics import Interval, common_labels, differences, learning_curve, measures_of, row_measures_of
+from hpcml.reporting.statistics import Interval, Measure, common_labels, differences, learning_curve, measures_of, row_measures_of
 from hpcml.version import version
 
 HERE = Path(__file__).parent
@@ -62,8 +62,11 @@ def table_library() -> tuple[str, str]:
     return script.replace(exported[0], f"const library={default[1]};"), style
 
 
-def page(reports: Sequence[RunReport], title: str) -> str:
-    """The page about some runs. Local; raises ConfigError if a package is missing."""
+def page(reports: Sequence[RunReport], title: str, date: str, optimiser: bool = False) -> str:
+    """The page about some runs, made on a date. Local; raises ConfigError if a package is missing.
+
+    `optimiser`: with the facts about the optimiser.
+    """
     check_packages()
     import jinja2
     from markupsafe import Markup
@@ -73,9 +76,12 @@ def page(reports: Sequence[RunReport], title: str) -> str:
     loader, strict = jinja2.FileSystemLoader(HERE), jinja2.StrictUndefined
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=strict, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"number": number, "interval": interval, "signed": signed, "named": shown, "count": count}
+    environment.filters["plural"] = plural
     runs = [run_context(report, place) for place, report in enumerate(reports)]
     return environment.get_template("page.html.j2").render(
         title=title,
+        date=date,
+        optimiser=optimiser,
         version=version(),
         style=Markup(library_style + (HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
@@ -105,8 +111,8 @@ def count(value: float) -> str:
 
 
 def signed(value: float) -> str:
-    """A difference of measures."""
-    return "–" if math.isnan(value) else f"{value:+.3f}".replace("-", "−")
+    """A difference of measures, small ones with one digit."""
+    return "–" if math.isnan(value) else f"{value:{'+.3f' if abs(value) >= 0.0005 or value == 0 else '+.1g'}}".replace("-", "−")
 
 
 def interval(found: Interval) -> str:
@@ -118,11 +124,17 @@ def run_context(report: RunReport, place: int) -> dict[str, Any]:
     """The values of one run for the template."""
     from markupsafe import Markup
 
-    e, (columns, rows) = report.evaluation, label_table(report)
+    e, (columns, rows), measures = report.evaluation, label_table(report), measures_of(report.evaluation)
 
     def wrong_line(each: WrongRow) -> dict[str, Any]:
         line = with_names(each, e.label_names, report.row_ids, report.titles)
-        return line | {"label": label_with_title(line["label"], e.label_titles, each.label)}
+        label = label_with_title(line["label"], e.label_titles, each.label)
+        score_and_threshold = np.array([each.score, report.thresholds[each.label]])
+        values = report.convert_scores(score_and_threshold, np.array([each.label, each.label])).tolist()
+        texts = [f"{value:.3g}".replace("-", "−") if e.compared_by == BY_SCORE else number(value) for value in values]
+        if e.compared_by != BY_SCORE and values[0] < 0.0005 < values[1]:
+            texts[0] = "< 0.001"
+        return line | {"label": label, "score": texts[0], "threshold": texts[1]}
 
     # JSON that can stand in a script element, whatever it says
     table = {"kinds": [kind for _, kind in columns], "rows": rows, "order": 1}
@@ -134,15 +146,32 @@ def run_context(report: RunReport, place: int) -> dict[str, Any]:
         "report": report,
         "evaluation": e,
         "data": str(report.data),
-        "measures": measures_of(e),
+        "data_name": report.data.name,
+        "headline": headline(e, measures),
+        "measures": measures,
         "row_measures": row_measures_of(e),
         "figures": figures(report, place),
         "wrong": {kind: list(map(wrong_line, some)) for kind, some in report.wrong.items()},
-        "beyond": UNITS[e.compared_by],
         "columns": columns,
         "lines": [rows[place] for place in np.argsort(-report.frequency[report.listed], kind="stable")[:STATIC].tolist()],
         "table": Markup(re.sub("[<>&\u2028\u2029]", lambda letter: escapes[letter[0]], text)),
     }
+
+
+def headline(e: Evaluation, measures: Sequence[Measure]) -> list[tuple[str, Interval, str]]:
+    """The three most important figures: name, value with its interval, meaning."""
+    by_name, of_rows = {each.name: each for each in measures}, dict(row_measures_of(e))
+    precision, recall, ap, f1, auc = (by_name[name] for name in ("precision", "recall", "average precision", "F1", "AUC (ROC)"))
+    is_single = len(e.label_names) == 1
+    micro, macro = ("", "") if is_single else ("micro ", "macro ")
+    decided = f"{number(precision.micro.value)} of the labels given are true, "
+    decided += f"{number(recall.micro.value)} of the true labels are given"
+    ranked = "how well a label ranks the rows" + ("" if is_single else f", mean of {plural(ap.n_labels, 'label')}")
+    tiles = [(f"{micro}F1", f1.micro, decided), (f"{macro}average precision", ap.macro, ranked)]
+    if "precision@1" in of_rows:
+        return [*tiles, ("precision@1", Interval(of_rows["precision@1"]), "share of rows whose first label is true")]
+    ordered = "how often a row with the label has a larger score than one without"
+    return [*tiles, (f"{macro}AUC", auc.macro, ordered)]
 
 
 def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
@@ -162,8 +191,7 @@ def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
         text = (
             "Micro measures, were one threshold for all labels. The dot is the best F1 on these very rows: others will have less."
         )
-        present = report.one_threshold if e.compared_by == BY_SCORE else None
-        add("threshold", "Threshold and F1", text, draw.by_threshold, report.micro, present, e.compared_by)
+        add("threshold", "Threshold and F1", text, draw.by_threshold, report.micro, report.one_threshold, e.compared_by)
     lines, spread = [], []
     for measure, name in (("average_precision", "average precision"), ("f1", "F1")):
         chosen = e.in_macro(measure) & (report.frequency > 0)
@@ -187,26 +215,27 @@ def label_table(report: RunReport) -> tuple[list[tuple[str, str]], list[list[Any
     None where there is no measure.
     """
     e, listed = report.evaluation, report.listed
+    threshold = f"threshold ({e.compared_by})", "score" if e.compared_by == BY_SCORE else "measure"
     names = {"AP": "average_precision", "F1": "f1", "AUC": "auc", "precision": "precision", "recall": "recall"}
     columns: dict[tuple[str, str], Any] = {
         ("label", "text"): [shown(label_with_title(e.label_names[place], e.label_titles, place)) for place in listed.tolist()],
         ("training rows", "count"): None if report.n_trained_on is None else report.n_trained_on[listed],
         ("judged rows", "count"): e.n_positive[listed],
         **{(short, "measure"): e.values[name][listed] for short, name in names.items()},
-        ("threshold", "score"): report.thresholds[listed] if report.one_threshold is None else None,
+        threshold: report.converted_thresholds[listed] if report.one_threshold is None else None,
         ("status", "text"): report.status if len(set(report.status or ())) > 1 else None,
         ("gap", "score"): report.gap,
     }
     if report.words is not None:  # − before those that speak against the label
         signs = (((("−" if weight < 0 else "") + named(word, LONGEST_WORD)) for word, weight in words) for words in report.words)
-        columns["speaking words", "words"] = list(map(", ".join, signs))
+        columns["strongest features", "words"] = list(map(", ".join, signs))
     cells = {heading: list(column) for heading, column in columns.items() if column is not None}
     for (name, kind), column in columns.items():
         if isinstance(column, np.ndarray):
-            values, form = column.tolist(), ".2g" if name == "gap" else ".4g"
+            values, form = column.tolist(), {"gap": ".2g", "threshold (score)": ".3g"}.get(name, ".6g")
             if kind in ("measure", "score"):
                 finite = [value if math.isfinite(value) else None for value in values]
-                values = [v if v is None else round(v, 4) if kind == "measure" else float(f"{v:{form}}") for v in finite]
+                values = [v if v is None else round(v, 4) if name in names else float(f"{v:{form}}") for v in finite]
             cells[name, kind] = values
     return list(cells), [list(line) for line in zip(*cells.values(), strict=True)]
 

@@ -22,7 +22,7 @@ POINTS = 12
 
 @dataclass(frozen=True)
 class Interval:
-    """A value, and bounds of LEVEL % of its bootstrap resamples; NaN: nothing to resample."""
+    """A value, and bounds of LEVEL % of its bootstrap resamples; NaN: fewer than two labels."""
 
     value: float
     low: float = np.nan
@@ -45,8 +45,8 @@ def _draws(n: int) -> Iterator[np.ndarray]:
 
 def bootstrap_mean(values: np.ndarray) -> Interval:
     """The mean of values (n), and its interval by the percentile bootstrap (Efron 1979)."""
-    if not values.size:
-        return Interval(np.nan)
+    if values.size < 2:  # all resamples of one label are that label
+        return Interval(float(values[0]) if values.size else np.nan)
     if values.size >= MANY:
         half = SIDE * (float(values.std()) / values.size**0.5)
         return Interval(float(values.mean()), float(values.mean()) - half, float(values.mean()) + half)
@@ -87,6 +87,8 @@ def micro_intervals(counts: np.ndarray, n_missed: int) -> dict[str, Interval]:
         return intervals
     sums = more + np.concatenate([counts[:, drawn].sum(axis=2) for drawn in _draws(counts.shape[1])], axis=1)
     values = {measure: [ratio(*FRACTIONS[measure](*each)) for each in (total, sums)] for measure in MICRO}
+    if counts.shape[1] < 2:
+        return {measure: Interval(float(of_all[0])) for measure, (of_all, _) in values.items()}
     return {measure: _interval(float(of_all[0]), resampled) for measure, (of_all, resampled) in values.items()}
 
 

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from hpcml.errors import HpcmlError
+from hpcml.evaluation.probabilities import probabilities
 from hpcml.log import visible
-from hpcml.serving.requests import FORM, JSON, Refused, form_of, question_of_form, questions_of_json
+from hpcml.serving.metrics import METRICS, Metrics
+from hpcml.serving.requests import FORM, JSON, Refused, form_of, question_of_form, question_of_json, questions_of_json
 from hpcml.serving.suggest import Suggester, Suggestion
 from hpcml.serving.worker import Worker
 from hpcml.version import version
@@ -86,20 +88,26 @@ class App:
     def __init__(self, suggester: Suggester, about: dict[str, Any], limits: RequestLimits, log: Callable[[str], None]) -> None:
         """`about`: what is said of the model; `log` takes the lines of the access log."""
         self.suggester, self.limits, self.log = suggester, limits, log
-        self.worker = Worker(suggester, limits.waiting)
+        self.worker, self.metrics = Worker(suggester, limits.waiting), Metrics(version())
+        self.thresholds = probabilities(suggester.model.thresholds[None], *suggester.sigmoids)[0].tolist()
         names = (PROJECT, GIVEN)
+        api = json.loads((HERE / "openapi.json").read_bytes())
+        api["info"]["version"] = version()
         title = as_json({"title": "hpcml serve, with Annif's REST API", "version": version()})
         self.pages = {
             "/v1": title,
             "/v1/": title,
             "/v1/projects": as_json({"projects": [about | {"project_id": name} for name in names]}),
             **{f"/v1/projects/{name}": as_json(about | {"project_id": name}) for name in names},
+            "/openapi.json": as_json(api),
         }
         for path, (name, kind) in FILES.items():
             headers = {"content-security-policy": RULES}
             self.pages[path] = Answer(200, (HERE / name).read_bytes(), f"{kind}; charset=utf-8", headers)
         self.forms = {f"/v1/projects/{name}/suggest": name == GIVEN for name in names}  # whether only what the model gives
         self.batches = {f"{path}-batch": only_given for path, only_given in self.forms.items()}
+        self.calls = {"/health": self.answer_health, "/metrics": self.answer_metrics}
+        self.addresses = {*self.pages, *self.calls, *self.forms, *self.batches}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -118,8 +126,9 @@ class App:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.content})
 
     def _note(self, scope: Scope, begin: float, status: int, n_texts: int, size: int, problem: str) -> None:
-        """Write a line of the access log; texts are not in it."""
-        client = scope.get("client") or ("", 0)
+        """Count the request, and write a line of the access log; texts are not in it."""
+        client, seconds = scope.get("client") or ("", 0), time.perf_counter() - begin
+        self.metrics.add(scope["path"] if scope["path"] in self.addresses else "other", status, seconds, n_texts)
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "client": client[0],
@@ -128,7 +137,7 @@ class App:
             "status": status,
             "texts": n_texts,
             "bytes": size,
-            "ms": round(1000 * (time.perf_counter() - begin), 1),
+            "ms": round(1000 * seconds, 1),
         }
         self.log(json.dumps(line | ({"problem": problem} if problem else {})))
 
@@ -136,15 +145,14 @@ class App:
         path, method = scope["path"], "GET" if scope["method"] == "HEAD" else scope["method"]
         allowed = "POST" if path in self.forms or path in self.batches else "GET"
         try:
-            if allowed == "GET" and path not in self.pages and path != "/health":
+            if path not in self.addresses:
                 raise Refused(404, "there is no such address")
             if method != allowed:
                 raise Refused(405, f"{scope['method'][:20]}: not here", allow=allowed)
             if path in self.pages:
                 return self.pages[path]
-            if path == "/health":
-                lives = self.worker.lives
-                return as_json({"status": "ok"}) if lives else as_problem(503, "it does not score texts any more")
+            if path in self.calls:
+                return self.calls[path]()
             return await self.suggest(scope, receive)
         except Refused as refused:
             return as_problem(refused.status, refused.detail, **refused.headers)
@@ -155,6 +163,14 @@ class App:
         except Exception as error:  # noqa: BLE001 - the server goes on
             traceback.print_exc(file=sys.stderr)
             return as_problem(500, f"failed unexpectedly: {type(error).__name__}")
+
+    def answer_health(self) -> Answer:
+        """Whether texts are scored."""
+        return as_json({"status": "ok"}) if self.worker.lives else as_problem(503, "it does not score texts any more")
+
+    def answer_metrics(self) -> Answer:
+        """The metrics up to the request before."""
+        return Answer(200, "".join(f"{line}\n" for line in self.metrics.lines()).encode(), METRICS, {})
 
     async def body(self, scope: Scope, receive: Receive) -> bytes:
         """The body of a request. Raises Refused for one that is too long or too slow, Gone."""
@@ -179,18 +195,22 @@ class App:
         return b"".join(parts)
 
     async def suggest(self, scope: Scope, receive: Receive) -> Answer:
-        """The headings of one text (a form), or of several (JSON). Raises Refused, also if too many wait or that takes too long."""
+        """The headings of one text, or of several. Raises Refused, also if too many wait or that takes too long."""
         path, fields, seconds = scope["path"], self.suggester.fields, self.limits.answer_seconds
-        expected = FORM if path in self.forms else JSON
-        kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"").decode("latin-1")
-        if kind.partition(";")[0].strip().lower() != expected:
-            raise Refused(415, f"content-type {kind[:60]!r}, but expected {expected}", connection="close")
-        body, names = await self.body(scope, receive), [""]
-        if path in self.forms:
-            questions = [question_of_form(form_of(body, "the body"), fields, self.forms[path])]
-        else:
-            query = form_of(scope["query_string"], "the query")
+        expected = (FORM, JSON) if path in self.forms else (JSON,)
+        header = next((value for name, value in scope["headers"] if name == b"content-type"), b"").decode("latin-1")
+        kind = header.partition(";")[0].strip().lower()
+        if kind not in expected:
+            raise Refused(415, f"content-type {header[:60]!r}, but expected {' or '.join(expected)}", connection="close")
+        body, query, names = await self.body(scope, receive), form_of(scope["query_string"], "the query"), [""]
+        if path in self.batches:
             questions, names = questions_of_json(body, query, fields, self.batches[path])
+        elif query:
+            raise Refused(400, f"{next(iter(query))[:60]}: parameters of suggest are in the body, not in the address")
+        elif kind == JSON:
+            questions, names = question_of_json(body, fields, self.forms[path])
+        else:
+            questions = [question_of_form(form_of(body, "the body"), fields, self.forms[path])]
         headings: Sequence[list[Suggestion] | None] = []
         if questions:
             future = self.worker.submit(questions)
@@ -204,7 +224,8 @@ class App:
         lines, label_names, titles = list[dict[str, Any]](), self.suggester.model.label_names, self.suggester.titles
         for name, question, suggestions in zip(names, questions, headings, strict=True):
             results = [
-                {"uri": label_names[each.label], "label": titles[each.label], "score": each.probability, "given": each.given}
+                {"uri": label_names[each.label], "label": titles[each.label], "score": each.probability}
+                | {"threshold": self.thresholds[each.label], "given": each.given}
                 | ({"words": each.words} if question.n_words > 0 else {})
                 for each in suggestions or ()
             ]

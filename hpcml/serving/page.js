@@ -3,6 +3,7 @@
 
 const PROJECT = "/v1/projects/hpcml";
 const WORDS = 8;
+const MOST = 1000;
 const at = (id) => document.getElementById(id);
 let fields = ["text"];
 
@@ -46,31 +47,42 @@ function make_fields() {
   }
 }
 
-// Only 1 is 100 %, and only 0 is 0 %.
-function percent(probability) {
-  const share = 100 * probability;
-  if (share > 99.5 && share < 100) return share < 99.995 ? `${Math.floor(100 * share) / 100} %` : "> 99.99 %";
-  if (share > 0 && share < 0.005) return "< 0.01 %";
-  return `${share.toFixed(share >= 9.95 ? 0 : share >= 0.995 ? 1 : 2)} %`;
+// Only 1 is 1.00, and only 0 is 0.00.
+function decimal(value, digits) {
+  const text = value.toFixed(digits), step = 10 ** -digits;
+  if (value > 0 && Number(text) === 0) return `< ${step.toFixed(digits)}`;
+  return value < 1 && Number(text) === 1 ? `> ${(1 - step).toFixed(digits)}` : text;
 }
 
-function line_of(heading) {
-  const line = element("li", undefined, heading.given ? "heading given" : "heading");
+// A probability and a threshold with as many digits as tell them apart, two to six.
+function decimals(score, threshold) {
+  let digits = 2;
+  while (digits < 6 && decimal(score, digits) === decimal(threshold, digits)) digits++;
+  return [decimal(score, digits), decimal(threshold, digits)];
+}
+
+function line_of(result) {
+  const line = element("li", undefined, result.given ? "result given" : "result");
   const top = element("div", undefined, "top");
   const title = element("span", undefined, "name");
-  title.append(name_of(heading.label));
-  top.append(title, element("span", percent(heading.score), "score"));
-  if (heading.uri !== heading.label) {
+  title.append(name_of(result.label));
+  const [score, threshold] = decimals(result.score, result.threshold);
+  const decision = element("span", undefined, "decision");
+  decision.append(element("b", score, "score"), `, ${result.given ? "above" : "not above"} this label’s threshold ${threshold}`);
+  top.append(title, decision);
+  if (result.uri !== result.label) {
     const uri = element("span", undefined, "uri");
-    uri.append(name_of(heading.uri));
+    uri.append(name_of(result.uri));
     top.append(uri);
   }
-  const bar = element("progress");
-  bar.max = 1;
-  bar.value = heading.score;
-  bar.setAttribute("aria-label", "probability");
+  const bar = element("div", undefined, "bar"), share = element("progress"), mark = element("span", undefined, "mark");
+  share.max = 1;
+  share.value = result.score;
+  share.setAttribute("aria-label", "probability");
+  mark.style.left = `${100 * result.threshold}%`;
+  bar.append(share, mark);
   const words = element("ul", undefined, "words");
-  for (const [word, added] of heading.words || []) {
+  for (const [word, added] of result.words || []) {
     const one = element("li", undefined, added < 0 ? "against" : "for");
     one.append(name_of(word, 60), ` ${added < 0 ? "−" : "+"}${Math.abs(added).toFixed(2)}`);
     words.append(one);
@@ -79,17 +91,27 @@ function line_of(heading) {
   return line;
 }
 
-function show(headings, warning) {
-  at("headings").replaceChildren(...headings.map(line_of));
-  at("legend").textContent = headings.length
-    ? "✓: given by the model's threshold. Words: what each adds to the log-odds, or takes from them."
-    : `${warning || "no headings"}.`.replace(/^n/, "N");
+// First all labels that are given, then the most probable of the others.
+function show(given, best, limit, warning) {
+  const others = best.filter((each) => !each.given).slice(0, Math.max(0, limit - given.length));
+  at("given").replaceChildren(...given.map(line_of));
+  at("others").replaceChildren(...others.map(line_of));
+  at("given-title").textContent = warning ? `${warning}.`.replace(/^n/, "N") : given.length ? `Given (${given.length})` : "No label is given";
+  at("others-title").textContent = `Not given: the ${others.length} most probable`;
+  at("others-title").hidden = !others.length;
+  at("legend").hidden = !given.length && !others.length;
   at("found").hidden = false;
+}
+
+function suggest(project, limit, form) {
+  const body = new URLSearchParams(form);
+  body.set("limit", limit);
+  return fetch(`${project}/suggest`, { method: "POST", body }).then(answer_of);
 }
 
 async function ask(event) {
   event.preventDefault();
-  const form = new URLSearchParams({ limit: at("limit").value, words: WORDS });
+  const form = new URLSearchParams({ words: WORDS }), limit = Number(at("limit").value);
   let said = false;
   for (const area of document.querySelectorAll("textarea")) {
     form.set(area.dataset.field === "text" ? "text" : `metadata_${area.dataset.field}`, area.value);
@@ -102,8 +124,8 @@ async function ask(event) {
   at("state").textContent = "…";
   const begin = performance.now();
   try {
-    const found = await answer_of(await fetch(`${PROJECT}/suggest`, { method: "POST", body: form }));
-    show(found.results, found.warning);
+    const [given, best] = await Promise.all([suggest(`${PROJECT}-given`, MOST, form), suggest(PROJECT, limit, form)]);
+    show(given.results, best.results, limit, best.warning);
     at("state").textContent = `${Math.max(1, Math.round(performance.now() - begin))} ms`;
   } catch (error) {
     at("state").textContent = "";
@@ -119,8 +141,8 @@ async function start() {
   try {
     const about = await answer_of(await fetch(PROJECT));
     fields = about.fields;
-    at("about").replaceChildren(name_of(about.name), `: ${about.labels.toLocaleString("en")} headings, ${about.features.toLocaleString("en")} features`);
-    at("source").textContent = `Probabilities: ${about.probabilities}. Thresholds: ${about.thresholds}.` + (about.words ? "" : " This model has no words for a heading.");
+    at("about").replaceChildren(name_of(about.name), `: ${about.labels.toLocaleString("en")} labels, ${about.features.toLocaleString("en")} features`);
+    at("source").textContent = `Probabilities: ${about.probabilities}. Thresholds: ${about.thresholds}.` + (about.words ? "" : " This model cannot say which words count.");
   } catch (error) {
     show_problem("The server does not answer.");
   }

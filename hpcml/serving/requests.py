@@ -81,6 +81,28 @@ def question_of_form(parameters: Mapping[str, str], fields: Sequence[Field], onl
     return Question(_values_of(fields, parameters["text"], metadata), *wishes, only_given)
 
 
+def _parse_json(body: bytes) -> Any:
+    """Return the value of a body. Raises Refused."""
+    try:
+        return json.loads(body.decode())
+    except (ValueError, RecursionError):
+        raise Refused(400, "the body is not JSON in UTF-8") from None
+
+
+def question_of_json(body: bytes, fields: Sequence[Field], only_given: bool) -> tuple[list[Question], list[str]]:
+    """Return the question of {"text": …, "metadata": …, "limit": …}, and the document's id. Raises Refused."""
+    content = _parse_json(body)
+    if not isinstance(content, dict) or "documents" in content:
+        raise Refused(400, 'expected {"text": …}; several documents go to suggest-batch')
+    own = ("text", "metadata", "document_id")
+    wishes = _wishes({name: json.dumps(value) for name, value in content.items() if name not in own}, (*own, *KNOWN))
+    try:
+        one = document(content)
+    except ValueError as error:
+        raise Refused(400, str(error)) from None
+    return [Question(_values_of(fields, one.text, one.metadata), *wishes, only_given)], [one.name]
+
+
 def questions_of_json(
     body: bytes, query: Mapping[str, str], fields: Sequence[Field], only_given: bool
 ) -> tuple[list[Question], list[str]]:
@@ -88,10 +110,7 @@ def questions_of_json(
     none). Limit, threshold and words are in the query. Raises Refused.
     """
     wishes = _wishes(query, KNOWN)
-    try:
-        documents: Any = json.loads(body.decode())
-    except (ValueError, RecursionError):
-        raise Refused(400, "the body is not JSON in UTF-8") from None
+    documents = _parse_json(body)
     if isinstance(documents, dict):
         documents = documents.get("documents")
     if not isinstance(documents, list):

@@ -124,7 +124,7 @@ def open_suggester(comm: mpi.Comm, run: Path) -> tuple[Suggester, dict[str, Any]
             "labels": model.n_labels,
             "features": model.n_features,
             "probabilities": model.probability_source,
-            "thresholds": model.threshold_source or "0 for all labels",
+            "thresholds": model.threshold_source or "score 0 for all labels",
             "fields": [field.name for field in suggester.fields],
             "words": suggester.features is not None,
         }

@@ -1,6 +1,8 @@
 """`hpcml report`: the same page from any number of ranks, one sentence for a mistake; and the page in a browser."""
 
 import json
+import re
+import warnings
 
 import numpy as np
 import pytest
@@ -41,8 +43,20 @@ def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
     pages = []
     for n in (1, 3):
         done(standing(n, "report", *runs, "-o", tmp_path / f"{n}.html", "--titles", tmp_path / "docs.jsonl"))
-        pages.append((tmp_path / f"{n}.html").read_bytes())
+        dates = rb"(judged</dt><dd>|<p>Made )\d{4}-\d\d-\d\d"  # midnight may lie between the two
+        made, n_dates = re.subn(dates, rb"\1", (tmp_path / f"{n}.html").read_bytes())
+        assert n_dates == 4
+        pages.append(made)
     assert pages[0] == pages[1]
+    assert b">gap<" not in pages[0]
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"id": "of other rows", "title": "none"}\n')
+    warned = done(standing(2, "report", runs[0], "-o", tmp_path / "optimiser.html", "--optimiser", "--titles", other))
+    assert (
+        warned.stdout.count("warning:") + warned.stderr.count("warning:") == 1
+        and "has none of the rows on the page" in warned.stdout + warned.stderr
+    )
+    assert ">gap<" in (tmp_path / "optimiser.html").read_text()
     assert b"Side by side" in pages[0] and b"<b>" not in pages[0].replace(b"<b>0", b"").replace(b"<b>1", b"")
     answers = []
     for n in (1, 3):
@@ -60,8 +74,12 @@ def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
     assert answers[0] == answers[1]
     assert "Title " in answers[0] and b"Title " in pages[0]
     (tmp_path / "empty").mkdir()
+    (tmp_path / "rows.svm").write_text("1 1:1\n-1 2:1\n")
+    done(standing(1, "convert", "svmlight", tmp_path / "rows.svm", "-o", tmp_path / "rows.h5"))
+    titled = ("-o", tmp_path / "x.html", "--titles", tmp_path / "docs.jsonl")
     model = runs[0] / "model.h5"
     for expected, command in {
+        "rows.h5 have no ids": ("report", runs[0], "--data", tmp_path / "rows.h5", *titled),
         "missing RUNS": ("report", "-o", tmp_path / "x.html"),
         "named twice": ("report", runs[0], runs[0], "-o", tmp_path / "x.html"),
         "a folder without a model": ("report", tmp_path / "empty", "-o", tmp_path / "x.html"),
@@ -115,7 +133,7 @@ class Opened:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "page.html"
-    path.write_text(page([run_report(FEW)], hostile.NAMES[0]), encoding="utf-8")
+    path.write_text(page([run_report(FEW)], hostile.NAMES[0], "2026-11-27"), encoding="utf-8")
     return path
 
 
@@ -166,6 +184,18 @@ def test_it_is_readable_wide_and_narrow_by_day_and_night(browser, written, width
         assert opened.trouble == []
 
 
+@pytest.mark.parametrize("width", [1280, 400])
+def test_long_names_of_several_runs_fit(browser, tmp_path, width):
+    path, runs = tmp_path / "runs.html", [run_report(FEW, k, name=letter * 90) for k, letter in enumerate("xyz")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # matplotlib warns of a legend that leaves no room for the curves
+        path.write_text(page(runs, "runs", "2026-11-27"), encoding="utf-8")
+    with Opened(browser, path, width) as opened:
+        assert opened.view.evaluate("document.documentElement.scrollWidth") <= width
+        right = "all => Math.max(...all.map(e => e.getBoundingClientRect().right))"
+        assert opened.view.eval_on_selector_all("nav a, h3, .tiles > div, p", right) <= width
+
+
 def test_it_prints(browser, written):
     with Opened(browser, written, color_scheme="dark") as opened:
         printed = opened.view.pdf(format="A4")
@@ -177,7 +207,7 @@ def test_it_prints(browser, written):
 
 def test_many_labels_open_and_are_found(browser, tmp_path):
     path = tmp_path / "many.html"
-    path.write_text(page([run_report([f"label {k}" for k in range(25_000)])], "many"), encoding="utf-8")
+    path.write_text(page([run_report([f"label {k}" for k in range(25_000)])], "many", "2026-11-27"), encoding="utf-8")
     with Opened(browser, path) as opened:
         assert opened.view.evaluate("document.querySelectorAll('table.labels tbody tr').length") == 25
         assert "25,000 labels" in opened.view.text_content(".dt-info")

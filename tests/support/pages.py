@@ -37,21 +37,31 @@ def evaluation(names, seed=0, n_rows=5000):
     return found
 
 
-def run_report(names, seed=0, name="run", bins=True, most=LISTED):
-    """A run's part of a page about labels of these names, which are also its words and rows."""
+def run_report(names, seed=0, name="run", bins=True, most=LISTED, sigmoids=None):
+    """A run's part of a page about labels of these names, its words and rows; `sigmoids`: slope and offset of all."""
     e, rng = evaluation(names, seed), np.random.default_rng(seed + 1)
+    e.compared_by = "score" if sigmoids is None else "probability"
     n, hits = len(names), np.arange(1, 301)
     curve = Curve("all labels", n, np.linspace(3, -3, 300), hits + hits**2 // 100, hits, 320, 0.7)
     wrong = {kind: [WrongRow(k, k % n, 3.0 - k / 9, 0.1 * k) for k in range(9)] for kind in KINDS}
     listed = most_frequent(e.n_positive, most)
     pick = [str(word) for word in names[:40]]
     return RunReport(
-        facts=Facts(name, [("method", "dual"), ("data", pick[0])], [("loss", "hinge")], [("ranks", "2"), ("arguments", pick[0])]),
+        facts=Facts(
+            name,
+            "dual",
+            f"2026-01-02 03:04 UTC by hpcml 0.1, on 9 rows of split train of {pick[0]}",
+            [("data", pick[0])],
+            [("loss", "hinge")],
+            [("ranks", "2"), ("arguments", pick[0])],
+            [("iterations a label", "7 on average")],
+        ),
         evaluation=e,
         data=Path("d.h5"),
         n_trained_on=e.n_positive * 4,
         listed=listed,
         thresholds=rng.standard_normal(n),
+        sigmoids=None if sigmoids is None else tuple(np.full(n, value) for value in sigmoids),
         status=["converged"] * (listed.size - 1) + ["degenerate"],
         gap=10.0 ** -rng.integers(2, 6, n)[listed],
         words=[[(pick[(k + j) % len(pick)], 1.0 - j) for j in range(6)] for k in listed.tolist()],

@@ -105,7 +105,7 @@ def package_files():
         PACKAGE / "check" / "bits.json",
         *(PACKAGE / "reporting" / f"page.{kind}" for kind in ("html.j2", "css", "js")),
     ]
-    others += [PACKAGE / "serving" / f"page.{kind}" for kind in ("html", "css", "js")]
+    others += [PACKAGE / "serving" / name for name in ("page.html", "page.css", "page.js", "openapi.json")]
     return {f"hpcml/{path.relative_to(PACKAGE).as_posix()}" for path in [*PACKAGE.rglob("*.py"), *others]}
 
 

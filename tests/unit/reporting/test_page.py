@@ -11,11 +11,13 @@ import pytest
 from support import hostile
 from support.pages import run_report
 
+from hpcml import __version__
 from hpcml.errors import ConfigError
 from hpcml.log import named
 from hpcml.reporting import page as page_module
 from hpcml.reporting.page import number, page
 
+DATE = "2026-11-27"
 LABELS = [*hostile.NAMES, *(f"label {k}" for k in range(60))]
 
 
@@ -44,7 +46,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def text():
-    return page([run_report(LABELS), run_report(LABELS, 1, name=hostile.NAMES[0])], hostile.NAMES[0])
+    return page([run_report(LABELS), run_report(LABELS, 1, name=hostile.NAMES[0])], hostile.NAMES[0], DATE)
 
 
 @pytest.fixture(scope="module")
@@ -101,18 +103,18 @@ def test_pictures_take_the_colours_of_the_page(text):
 
 
 def test_the_same_page_again(text):
-    assert page([run_report(LABELS), run_report(LABELS, 1, name=hostile.NAMES[0])], hostile.NAMES[0]) == text
+    assert page([run_report(LABELS), run_report(LABELS, 1, name=hostile.NAMES[0])], hostile.NAMES[0], DATE) == text
 
 
 def test_no_reliability_without_probabilities_and_no_runs_side_by_side_of_one():
-    found = page([run_report(LABELS, bins=False)], "one")
+    found = page([run_report(LABELS, bins=False)], "one", DATE)
     assert "Reliability" not in found and "Side by side" not in found
 
 
 def test_what_is_missing_is_named(monkeypatch):
     monkeypatch.setattr(page_module, "NEEDS", ("jinja2", "no_such_package"))
     with pytest.raises(ConfigError, match=r"a report needs no_such_package; install .*hpcml\[report\]"):
-        page([run_report(LABELS)], "one")
+        page([run_report(LABELS)], "one", DATE)
 
 
 def test_only_one_is_printed_as_one():
@@ -122,7 +124,7 @@ def test_only_one_is_printed_as_one():
 
 def test_of_very_many_labels_those_of_most_rows_are_in_the_table():
     report = run_report(LABELS, most=20)
-    text = page([report], "")
+    text = page([report], "", DATE)
     (of_table,) = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL)
     rows = json.loads(of_table)["rows"]
     counts = report.n_trained_on
@@ -132,4 +134,102 @@ def test_of_very_many_labels_those_of_most_rows_are_in_the_table():
     names = [named(str(LABELS[k]), 200) for k in expected]
     assert [row[0] for row in rows if row[1] > cut] == names
     assert f"The table has the 20 labels of most training rows, of {len(LABELS)}" in text
-    assert "The table has the" not in page([run_report(LABELS)], "")
+    assert "The table has the" not in page([run_report(LABELS)], "", DATE)
+
+
+def words_of(text):
+    """The words that a reader sees, with one blank between them."""
+    reader = Reader()
+    reader.feed(text)
+    return " ".join(" ".join(reader.text).split())
+
+
+@pytest.mark.parametrize("n_runs", [1, 2])
+def test_date_version_data_and_headline_come_first(n_runs):
+    report = run_report(LABELS)
+    e = report.evaluation
+    shown = words_of(page([report, run_report(LABELS, 1, name="other")][:n_runs], "hpcml report: run", DATE))
+    beginning = shown[: shown.index("measure macro micro labels" if n_runs == 1 else "macro average precision")]
+    for expected in (
+        "dual",
+        "2026-01-02 03:04 UTC by hpcml 0.1, on 9 rows of split train",
+        DATE,
+        __version__,
+        "5,000 rows of split test of d.h5",
+    ):
+        assert expected in beginning, expected
+    if n_runs == 2:
+        return
+    of_macro = e.values["average_precision"][e.n_positive > 0]
+    assert f"labels {len(LABELS)}" in beginning
+    figures = [
+        f"{number(e.micro['f1'])} micro F1 {number(e.micro['precision'])} of the labels given are true, "
+        f"{number(e.micro['recall'])} of the true labels are given",
+        f"{of_macro.mean():.3f} macro average precision how well a label ranks the rows, mean of {of_macro.size} labels",
+        "0.900 precision@1 share of rows whose first label is true",
+    ]
+    assert [figure in beginning for figure in figures] == [True] * 3
+
+
+def test_one_label_has_no_macro_and_no_interval():
+    report = run_report(["spam", "none"])
+    report.evaluation.by_frequency, report.evaluation.precision_at = [], {}
+    for name, values in report.evaluation.values.items():
+        report.evaluation.values[name] = values[:1]
+    e = report.evaluation
+    e.label_names, e.n_positive, e.labels = e.label_names[:1], e.n_positive[:1], e.labels[:1]
+    ((f1, a, _), (ap, b, _), (auc, c, _)) = page_module.headline(e, page_module.measures_of(e))
+    assert (f1, ap, auc) == ("F1", "average precision", "AUC")
+    assert all(np.isnan(each.low) for each in (a, b, c)) and c.value == e.values["auc"][0]
+
+
+@pytest.mark.parametrize(("slope", "offset"), [(2.0, -1.5), (0.25, 3.0)])
+def test_thresholds_and_scores_are_probabilities_where_the_model_has_them(slope, offset):
+    report = run_report(LABELS, sigmoids=(slope, offset))
+    columns, rows = page_module.label_table(report)
+    at = columns.index(("threshold (probability)", "measure"))
+    expected = 1 / (1 + np.exp(-slope * report.thresholds - offset))
+    np.testing.assert_allclose([row[at] for row in rows], expected, rtol=1e-5)
+    found = page_module.run_context(report, 0)["wrong"]["missed"]
+    for line, wrong in zip(found, report.wrong["missed"], strict=True):
+        assert float(line["score"].removeprefix("> ")) == pytest.approx(1 / (1 + np.exp(-slope * wrong.score - offset)), abs=5.1e-4)
+        assert float(line["threshold"].removeprefix("> ")) == pytest.approx(expected[wrong.label], abs=5.1e-4)
+    text = page([report], "one", DATE)
+    assert "threshold of all labels (probability)" in text and "thresholds are scores" not in text
+    rare = run_report(["a", "b"], sigmoids=(1.0, -9.0))  # sigmoid(-9) is 0.000123
+    rare.thresholds = np.array([0.5, 9.0])
+    first, second, *_ = page_module.run_context(rare, 0)["wrong"]["missed"]
+    assert (first["score"], first["threshold"]) == ("0.00012", "0.0002")
+    assert (second["score"], second["threshold"]) == ("< 0.001", "0.500")
+
+
+def test_thresholds_are_scores_where_the_model_has_no_probabilities():
+    report = run_report(LABELS)
+    columns, rows = page_module.label_table(report)
+    at = columns.index(("threshold (score)", "score"))
+    np.testing.assert_allclose([row[at] for row in rows], report.thresholds, rtol=5.1e-3)
+    text = page([report], "one", DATE)
+    assert "threshold of all labels (score)" in text and "The model has no probabilities" in words_of(text)
+
+
+def test_figures_of_the_optimiser_are_there_only_if_they_are_asked_for():
+    report = run_report(LABELS)
+    assert ("gap", "score") in page_module.label_table(report)[0]
+    assert "iterations a label 7 on average" in words_of(page([report], "one", DATE, optimiser=True))
+    report.gap = None
+    shown = words_of(page([report], "one", DATE))
+    assert "iterations" not in shown and not re.search(r"\bgap\b", shown, re.IGNORECASE)
+
+
+def test_a_page_without_titles_says_how_to_show_them():
+    report = run_report(LABELS)
+    assert "--titles" not in page([report], "one", DATE)
+    report.titles = {}
+    assert "--titles FILE shows the rows' titles" in words_of(page([report], "one", DATE))
+    report.row_ids = {}  # there is nothing to find titles by
+    assert "--titles" not in page([report], "one", DATE)
+
+
+def test_small_differences_are_not_shown_as_none():
+    shown = {0.0: "+0.000", 0.0003: "+0.0003", -0.00002: "−2e−05", 0.1: "+0.100", -0.0006: "−0.001"}
+    assert {value: page_module.signed(value) for value in shown} == shown

@@ -2,6 +2,7 @@
 
 import json
 
+import h5py
 import numpy as np
 import pytest
 from support import make
@@ -27,6 +28,8 @@ def test_the_interval_of_a_mean_is_near_that_of_the_normal_distribution(monkeypa
     assert bootstrap_mean(values).low == pytest.approx(found.low, abs=0.15 * half)
     none = bootstrap_mean(values[:0])
     assert np.isnan(none.value) and not none.is_apart_from_0
+    one = bootstrap_mean(values[:1])  # of one label there is nothing to draw
+    assert one.value == values[0] and np.isnan(one.low) and np.isnan(one.high)
     assert bootstrap_mean(np.full(9, 2.0)) == statistics.Interval(2.0, 2.0, 2.0)
 
 
@@ -127,6 +130,9 @@ def test_a_run_says_when_where_and_how_much(tmp_path):
     run.mkdir()
     data = make.dataset(tmp_path / "d.h5", np.ones((2, 3)), np.ones((2, 2)))
     make.model(run / "model.h5", np.ones((2, 3)))
+    with h5py.File(run / "model.h5", "r+") as file:
+        file.attrs["n_rows"], file.attrs["split"] = 2000, "train"
+        file.attrs.pop("made-by", None)
     (run / "config.toml").write_text(f'method = "dual"\ndata = "{data}"\nlabel = []\nbias = true\n')
     ended = start(finished="2026-02-01T00:01:05+0000", peak_mib=[100.0, 300.0, 200.0, 120.0, 101.0])
     (run / "environment.jsonl").write_text(f"{json.dumps(start())}\n{json.dumps(ended)}\n")
@@ -137,6 +143,16 @@ def test_a_run_says_when_where_and_how_much(tmp_path):
     assert said["ranks"] == "8 on 2 nodes" and said["continued"].startswith("1 times")
     assert said["peak of memory"] == "100 to 300 MiB a rank, 0.8 GiB in all"
     assert said["packages"] == "numpy 2" and said["bias"] == "yes" and said["label"] == "none"
+    assert found.method == "probe" and found.trained == "2026-02-01 00:01 UTC by hpcml 1, on 2,000 rows of split train of d.h5"
+    (run / "environment.jsonl").write_text(json.dumps(start(finished="2026-02-01T00:30:00+0200")))
+    assert facts_of(run, Model(run / "model.h5")).trained.startswith("2026-01-31 22:30 UTC by hpcml 1, on ")
+    (run / "environment.jsonl").unlink()
+    assert facts_of(run, Model(run / "model.h5")).trained == "on 2,000 rows of split train of d.h5"
+    with h5py.File(run / "model.h5", "r+") as file:
+        file.attrs["made-by"] = "2"
+    (run / "config.toml").unlink()
+    assert facts_of(run, Model(run / "model.h5")).trained == "by hpcml 2, on 2,000 rows of split train"
+    (run / "config.toml").write_text(f'data = "{data}"\n')
     (run / "environment.jsonl").write_text("[1]\n")
     with pytest.raises(DataError, match=r"environment.jsonl: damaged"):
         facts_of(run, Model(run / "model.h5"))

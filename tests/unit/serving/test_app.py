@@ -176,8 +176,56 @@ BAD = {
     "query": (400, "POST", BATCH + "?limit=x", b"[]", JSON),
     "query name": (400, "POST", BATCH + "?text=x", b"[]", JSON),
     "too many": (413, "POST", BATCH, b"[" + b'"",' * 1000 + b'""]', JSON),
+    "query of a form": (400, "POST", SUGGEST + "?limit=3", b"text=a", FORM),
+    "JSON list": (400, "POST", SUGGEST, b'["a"]', JSON),
+    "JSON documents": (400, "POST", SUGGEST, b'{"documents": [{"text": "a"}]}', JSON),
+    "JSON without text": (400, "POST", SUGGEST, b'{"limit": 3}', JSON),
+    "JSON text": (400, "POST", SUGGEST, b'{"text": 3}', JSON),
+    "JSON limit": (400, "POST", SUGGEST, b'{"text": "a", "limit": "3"}', JSON),
+    "JSON limit of a fraction": (400, "POST", SUGGEST, b'{"text": "a", "limit": 3.5}', JSON),
+    "JSON limit that is true": (400, "POST", SUGGEST, b'{"text": "a", "limit": true}', JSON),
+    "JSON threshold": (400, "POST", SUGGEST, b'{"text": "a", "threshold": NaN}', JSON),
+    "JSON unknown": (400, "POST", SUGGEST, b'{"text": "a", "limits": 3}', JSON),
+    "JSON query": (400, "POST", SUGGEST + "?limit=3", b'{"text": "a"}', JSON),
+    "JSON deep": (400, "POST", SUGGEST, b"[" * 60_000, JSON),
     "too long": (413, "POST", SUGGEST, b"text=" + b"a" * (1 << 17), FORM),
 }
+
+
+@pytest.mark.parametrize("project", ["hpcml", "hpcml-given"])
+def test_a_text_in_json_gets_what_a_form_gets(served, project):
+    address = SUGGEST.replace("hpcml", project)
+    for content in (
+        {"text": "wheat and corn"},
+        {"text": "court", "metadata": {"title": "ship"}, "limit": 2, "threshold": 0.01, "words": 3},
+        {"text": "court", "limit": 0, "language": "en", "project": "any"},
+        {"metadata": {"title": "ship"}},
+        {"text": "nothing that is known"},
+    ):
+        metadata = {f"metadata_{name}": value for name, value in content.get("metadata", {}).items()}
+        form = {"text": ""} | {name: value for name, value in content.items() if name != "metadata"} | metadata
+        expected = ask(served[2], "POST", address, form).json
+        body = json.dumps(content | {"document_id": "7"}).encode()
+        assert ask(served[2], "POST", address, body, "Application/JSON;charset=utf-8").json == expected | {"document_id": "7"}
+
+
+def test_the_threshold_of_a_label_is_the_probability_at_its_score(served, tmp_path):
+    data, _, _ = served
+    train("dual", SELF, data, tmp_path / "hinge")
+    with DataFile(data) as dataset:
+        calibrate(SELF, open_model(tmp_path / "hinge"), dataset, "all")
+    with h5py.File(tmp_path / "hinge" / "model.h5", "r+") as file:
+        file["labels/threshold"] = np.array([-0.3, 0.2, 0.05])
+        slope, offset = (file[f"labels/sigmoid_{name}"][:] for name in ("slope", "offset"))
+    app = app_of(tmp_path / "hinge")
+    results = ask(app, "POST", SUGGEST, {"text": "the ship and the court"}).json["results"]
+    assert len(results) == 3 and {line["given"] for line in results} == {True, False}
+    names = app.suggester.model.label_names
+    for line in results:
+        label = names.index(line["uri"])
+        score = [-0.3, 0.2, 0.05][label]
+        assert line["threshold"] == pytest.approx(1 / (1 + np.exp(-slope[label] * score - offset[label])), rel=1e-12)
+        assert line["given"] == (line["score"] > line["threshold"])
 
 
 @pytest.mark.parametrize("problem", sorted(BAD))

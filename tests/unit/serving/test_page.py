@@ -1,11 +1,14 @@
 """The page in a real browser, from a real server: at two widths, light and dark; names are text, whatever they hold."""
 
+import json
 import socket
 import time
+import urllib.request
 
+import numpy as np
 import pytest
 from support import hostile
-from support.served import SELF, run_of
+from support.served import SELF, SUGGEST, run_of
 
 from hpcml.errors import ConfigError
 from hpcml.serving.app import App, RequestLimits
@@ -13,10 +16,13 @@ from hpcml.serving.serve import CONNECTIONS, Server, listen, open_suggester
 
 TEXT = "the wheat, corn and grain of a farm by the sea: </textarea><script>document.title = 'broken'</script>"
 
+LINES = """lines => lines.map(line => line.querySelector(".name").textContent + (line.classList.contains("given") ? " ✓|" : "|")
+    + line.querySelector(".decision").textContent)"""
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A server whose headings have names that somebody chose to break pages with."""
+    """A server whose labels have names that somebody chose to break pages with."""
     _, run = run_of(tmp_path_factory.mktemp("served"))
     suggester, about = open_suggester(SELF, run)
     suggester.titles = [hostile.NAMES[0], hostile.NAMES[4], hostile.NAMES[5]]
@@ -27,7 +33,7 @@ def server(tmp_path_factory):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1280])
-def test_a_text_gets_headings_with_words(server, browser, width, scheme):
+def test_a_text_gets_labels_with_words(server, browser, width, scheme):
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     view, trouble = context.new_page(), []
     view.on("console", lambda message: trouble.append(message.text))
@@ -40,15 +46,13 @@ def test_a_text_gets_headings_with_words(server, browser, width, scheme):
     view.fill("textarea[data-field=text]", TEXT)
     view.click("#ask")
     view.wait_for_selector("html[data-answers='1']")
-    lines = view.locator("li.heading")
+    lines = view.locator("li.result")
     assert lines.count() == 3 and view.locator("li.given").count() >= 1
-    names = view.eval_on_selector_all("li.heading .name", "cells => cells.map(c => c.textContent)")
+    names = view.eval_on_selector_all("li.result .name", "cells => cells.map(c => c.textContent)")
     assert hostile.NAMES[0] in names and "\\u{202e}right to left, forced" in names
-    shares = [float(text.removesuffix(" %")) for text in view.eval_on_selector_all(".score", "all => all.map(s => s.textContent)")]
-    assert shares == sorted(shares, reverse=True) and shares[-1] >= 0 and shares[0] <= 100
-    words = view.eval_on_selector_all("li.heading:first-child ul.words bdi", "all => all.map(w => w.textContent)")
+    words = view.eval_on_selector_all("#given li:first-child ul.words bdi", "all => all.map(w => w.textContent)")
     assert words and {"wheat", "corn", "farm", "grain", "sea"} & set(words)
-    assert view.title() == "Headings for a text" and not view.query_selector_all("main script, main img, header img")
+    assert view.title() == "Labels for a text" and not view.query_selector_all("main script, main img, header img")
     wide, page = view.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     assert wide <= page, "wider than the window"
     ink, paper = view.evaluate("[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]")
@@ -58,8 +62,54 @@ def test_a_text_gets_headings_with_words(server, browser, width, scheme):
     view.click("#ask")
     view.wait_for_selector("html[data-answers='2']")
     assert "bytes, but at most" in view.text_content("#problem") and not view.is_visible("#found")
-    assert len(trouble) == 1 and "413" in trouble[0]  # the browser's own note of it
+    assert ["413" in each for each in trouble] == [True] * 2  # the browser's own notes: of what is given, and of the most probable
     context.close()
+
+
+def test_labels_that_are_given_come_first_and_each_decision_is_explained(tmp_path, browser):
+    """The most probable label has the highest threshold, and is not given; the others have low ones."""
+    _, run = run_of(tmp_path)
+    suggester, about = open_suggester(SELF, run, None)
+    farm = suggester.model.label_names.index("http://ex.org/farm")
+    suggester.model.thresholds = np.full(3, -9.0)
+    suggester.model.thresholds[farm] = 9.0
+    app = App(suggester, about, RequestLimits(), lambda line: None)
+    with listen("127.0.0.1", 0) as listening, Server(app, listening) as running:
+        request = urllib.request.Request(
+            f"{running.url}{SUGGEST[1:]}", json.dumps({"text": TEXT}).encode(), {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            best = json.load(reply)["results"]
+        assert best[0]["uri"] == "http://ex.org/farm"
+        expected = [f"{each['label']} ✓|{each['score']:.2f}, above this label’s threshold < 0.01" for each in best[1:]]
+        expected.append(f"Farm|{best[0]['score']:.2f}, not above this label’s threshold > 0.99")
+        view = browser.new_page()
+        view.goto(running.url)
+        view.wait_for_selector("html[data-ready=yes]")
+        view.fill("textarea[data-field=text]", TEXT)
+        for n, limit in enumerate(("1", "3"), 1):
+            view.fill("#limit", limit)
+            view.click("#ask")
+            view.wait_for_selector(f"html[data-answers='{n}']")
+            shown = view.eval_on_selector_all("li.result", LINES)
+            assert shown == (expected[:2] if limit == "1" else expected)  # what is given is there, whatever the limit
+        assert view.text_content("#given-title") == "Given (2)"
+        assert view.text_content("#others-title") == "Not given: the 1 most probable"
+        texts = view.evaluate(
+            "[decimals(0.31, 0.24), decimals(0.3121, 0.3119), decimals(0.5, 0.5), decimals(1, 0.99999), decimals(0, 0.001)]"
+        )
+        assert texts == [
+            ["0.31", "0.24"],
+            ["0.3121", "0.3119"],
+            ["0.500000", "0.500000"],
+            ["1.00", "> 0.99"],
+            ["0.00", "< 0.01"],
+        ]
+        view.fill("textarea[data-field=text]", "nothing that is known")
+        view.click("#ask")
+        view.wait_for_selector("html[data-answers='3']")
+        assert view.text_content("#given-title").startswith("No known words") and not view.is_visible("#others-title")
+        view.close()
 
 
 def talk(server, *parts, seconds=10):

@@ -1,0 +1,318 @@
+"""What the server says of itself: /openapi.json beside its answers and its docs, /metrics beside the requests."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from support.served import BATCH, SUGGEST, app_of, ask, run_of
+
+from hpcml import __version__
+
+DOCS = Path(__file__).parents[3] / "docs" / "do" / "serve.md"
+FORM, JSON = "application/x-www-form-urlencoded", "application/json"
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return run_of(tmp_path_factory.mktemp("served"))[1]
+
+
+@pytest.fixture(scope="module")
+def app(run):
+    return app_of(run)
+
+
+@pytest.fixture(scope="module")
+def spec(app):
+    return ask(app, "GET", "/openapi.json").json
+
+
+def resolved(spec, value):
+    """A part of the document, or what its reference names."""
+    if set(value) == {"$ref"}:
+        assert value["$ref"].startswith("#/")
+        found = spec
+        for name in value["$ref"][2:].split("/"):
+            found = found[name]
+        return resolved(spec, found)
+    return value
+
+
+def faults(spec, value, schema):
+    """Why a value does not satisfy a schema (JSON Schema 2020-12, as far as it is used here; another keyword is a fault)."""
+    schema = resolved(spec, schema)
+    for keyword, rule in schema.items():
+        match keyword:
+            case "type":
+                if not isinstance(value, TYPES[rule]) or (rule in ("integer", "number") and isinstance(value, bool)):
+                    yield f"{value!r} is no {rule}"
+                    return
+            case "enum":
+                if value not in rule:
+                    yield f"{value!r} is none of {rule}"
+            case "minimum":
+                if value < rule:
+                    yield f"{value} < {rule}"
+            case "maximum":
+                if value > rule:
+                    yield f"{value} > {rule}"
+            case "minItems":
+                if len(value) < rule:
+                    yield f"{len(value)} items"
+            case "maxItems":
+                if len(value) > rule:
+                    yield f"{len(value)} items"
+            case "required":
+                if isinstance(value, dict):
+                    yield from (f"no {name}" for name in rule if name not in value)
+            case "properties":
+                for name in rule.keys() & value.keys():
+                    yield from faults(spec, value[name], rule[name])
+            case "patternProperties":
+                for pattern, each in rule.items():
+                    for name in value:
+                        if re.search(pattern, name):
+                            yield from faults(spec, value[name], each)
+            case "additionalProperties":
+                for name in value:
+                    if name not in schema.get("properties", {}) and not any(
+                        re.search(each, name) for each in schema.get("patternProperties", {})
+                    ):
+                        yield from [f"{name} is unknown"] if rule is False else faults(spec, value[name], rule)
+            case "items":
+                for each in value[len(schema.get("prefixItems", [])) :]:
+                    yield from faults(spec, each, rule)
+            case "prefixItems":
+                for each, its in zip(value, rule, strict=False):
+                    yield from faults(spec, each, its)
+            case "anyOf":
+                if all(list(faults(spec, value, each)) for each in rule):
+                    yield f"{value!r} is none of {rule}"
+            case "description" | "default" | "format":
+                pass
+            case _:
+                yield f"the keyword {keyword}"
+
+
+def addresses(spec):
+    """Every address, with its path in the document."""
+    projects = spec["components"]["parameters"]["project_id"]["schema"]["enum"]
+    return {path.replace("{project_id}", name): path for path in spec["paths"] for name in projects}
+
+
+def test_it_is_a_document_of_openapi_3_1(spec):
+    assert re.fullmatch(r"3\.1\.\d+", spec["openapi"]) and spec["info"]["version"] == __version__ and spec["info"]["title"]
+    assert set(spec) == {"openapi", "info", "servers", "paths", "components"}
+    for path, item in spec["paths"].items():
+        assert path.startswith("/")
+        shared = [resolved(spec, each) for each in item.get("parameters", [])]
+        assert [each["name"] for each in shared if each["in"] == "path" and each["required"] is True] == re.findall(
+            r"{(\w+)}", path
+        )
+        for method, operation in item.items():
+            if method == "parameters":
+                continue
+            assert method in ("get", "post") and operation["summary"]
+            names = [(each["in"], each["name"]) for each in [*shared, *operation.get("parameters", [])]]
+            assert len(set(names)) == len(names)
+            assert ("requestBody" in operation) == (method == "post")
+            for status, reference in operation["responses"].items():
+                answer = resolved(spec, reference)
+                assert re.fullmatch(r"[1-5]\d\d|default", status) and answer["description"]
+                for kind, content in answer["content"].items():
+                    assert "/" in kind and resolved(spec, content["schema"])
+            assert {"200", "default"} <= operation["responses"].keys()
+    for reference in re.findall(r'"\$ref": "([^"]+)"', json.dumps(spec)):
+        assert resolved(spec, {"$ref": reference})
+
+
+def test_what_is_answered_is_in_it_and_the_other_way_round(app, spec):
+    found = addresses(spec)
+    assert found.keys() == app.addresses
+    in_docs = re.findall(r"`(GET|POST) (/[^` ]*)`", DOCS.read_text())
+    assert len(in_docs) >= 6
+    for method, address in in_docs:
+        assert method.lower() in spec["paths"][found[address]], address
+    for address, path in [*found.items(), ("/v1/projects/other/suggest", None), ("/v1/vocabs", None)]:
+        for method in METHODS:
+            status = ask(app, method, address).status
+            expected = (
+                404 if path is None else 405 if method.lower() not in spec["paths"][path] else {"GET": 200, "POST": 415}[method]
+            )
+            assert status == expected, (method, address)
+
+
+def test_parameters_are_those_that_are_accepted(app, spec):
+    item = spec["paths"]["/v1/projects/{project_id}/suggest"]["post"]["requestBody"]["content"]
+    batch = spec["paths"]["/v1/projects/{project_id}/suggest-batch"]["post"]
+    in_form, in_json = set(item[FORM]["schema"]["properties"]), set(item[JSON]["schema"]["properties"])
+    in_query = {each["name"] for each in batch["parameters"] if each["in"] == "query"}
+    for target, body, kind, expected in (
+        (SUGGEST, b"text=a&unknown=1", FORM, in_form | {"metadata_NAME"}),
+        (SUGGEST, b'{"text": "a", "unknown": 1}', JSON, in_json),
+        (f"{BATCH}?unknown=1", b"[]", JSON, in_query),
+    ):
+        reply = ask(app, "POST", target, body, kind)
+        assert reply.status == 400 and set(reply.json["detail"].partition("; known: ")[2].split(", ")) == expected
+    values = {
+        "text": "wheat",
+        "limit": 2,
+        "threshold": 0.25,
+        "words": 1,
+        "project": "p",
+        "language": "en",
+        "metadata": {"title": "x"},
+        "document_id": "1",
+    }
+    assert in_form | in_json | in_query == values.keys()
+    for name in in_form:
+        assert ask(app, "POST", SUGGEST, {"text": "a", name: values[name]}).status == 200
+    for name in in_json:
+        content = {"text": "a", name: values[name]}
+        assert not list(faults(spec, content, item[JSON]["schema"]))
+        assert ask(app, "POST", SUGGEST, json.dumps(content).encode(), JSON).status == 200
+    for name in in_query:
+        assert ask(app, "POST", f"{BATCH}?{name}={values[name]}", ["a"]).status == 200
+    own_default = ask(app, "POST", SUGGEST, {"text": "wheat"}).json
+    schemas = {name: resolved(spec, each) for name, each in item[JSON]["schema"]["properties"].items()}
+    defaults = {name: each["default"] for name, each in schemas.items() if "default" in each}
+    assert defaults.keys() == {"limit", "threshold", "words"}
+    stated = ask(app, "POST", SUGGEST, json.dumps({"text": "wheat"} | defaults).encode(), JSON).json
+    assert [line | {"words": []} for line in own_default["results"]] == [line | {"words": []} for line in stated["results"]]
+
+
+def test_bodies_that_it_forbids_are_refused_and_others_are_not(app, spec):
+    for target, kind, bodies in (
+        (
+            SUGGEST,
+            JSON,
+            [
+                {"text": "a"},
+                {"metadata": {}},
+                {},
+                [],
+                {"text": 1},
+                {"text": "a", "limit": -1},
+                {"text": "a", "limit": "1"},
+                {"text": "a", "threshold": 2},
+                {"text": "a", "threshold": True},
+                {"text": "a", "metadata": {"title": 1}},
+                {"text": "a", "other": 1},
+            ],
+        ),
+        (
+            BATCH,
+            JSON,
+            [
+                ["a"],
+                [{"text": "a"}],
+                {"documents": ["a", {"metadata": {"title": "b"}}]},
+                {},
+                "a",
+                [1],
+                [{}],
+                {"documents": "a"},
+                [{"text": 1}],
+            ],
+        ),
+    ):
+        path = addresses(spec)[target]
+        schema = spec["paths"][path]["post"]["requestBody"]["content"][kind]["schema"]
+        for body in bodies:
+            reply = ask(app, "POST", target, json.dumps(body).encode(), kind)
+            assert (reply.status == 200) == (not list(faults(spec, body, schema))), (body, reply.body)
+
+
+def test_answers_are_as_it_says(app, spec):
+    known = json.dumps({"text": "wheat and corn", "words": 2, "document_id": "1"}).encode()
+    requests = [("GET", address, b"", None) for address, path in addresses(spec).items() if "get" in spec["paths"][path]]
+    requests += [("POST", SUGGEST, known, JSON), ("POST", SUGGEST, b"text=none", FORM), ("POST", SUGGEST, b"text=a", None)]
+    requests += [
+        ("POST", SUGGEST, b"", FORM),
+        ("POST", BATCH, b'["wheat", {"text": "x", "document_id": "2"}]', JSON),
+        ("DELETE", "/v1", b"", None),
+    ]
+    statuses = set()
+    for method, target, body, kind in requests:
+        reply = ask(app, method, target, body, kind)
+        item = spec["paths"][addresses(spec)[target]]
+        responses = item[next(iter(item.keys() & {"get", "post"}))]["responses"]
+        statuses.add(reply.status)
+        answer = resolved(spec, responses[str(reply.status) if str(reply.status) in responses else "default"])
+        ((expected, content),) = answer["content"].items()
+        assert reply.headers["content-type"].removesuffix("; charset=utf-8") == expected.removesuffix("; charset=utf-8")
+        value = reply.json if expected.endswith("json") else reply.body.decode()
+        assert not list(faults(spec, value, content["schema"])), target
+    assert statuses == {200, 400, 405, 415}
+
+
+def families(text):
+    """The families of Prometheus' text format 0.0.4: kind, and value by name and labels. Anything else is an error."""
+    found, name = {}, None
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        if comment := re.fullmatch(r"# HELP (\w+) \S.*", line):
+            name = comment[1]
+            assert name not in found
+            found[name] = [None, {}]
+        elif comment := re.fullmatch(r"# TYPE (\w+) (counter|gauge|histogram)", line):
+            assert comment[1] == name and found[name] == [None, {}]
+            found[name][0] = comment[2]
+        else:
+            sample = re.fullmatch(r'([a-z_]+)(?:\{((?:[a-z]+="[^"\\\n]*",?)+)\})? ([0-9.e+-]+)', line)
+            assert sample, line
+            endings = ("_bucket", "_sum", "_count") if found[name][0] == "histogram" else ("",)
+            assert sample[1] in [name + ending for ending in endings]
+            key = sample[1], tuple(re.findall(r'([a-z]+)="([^"]*)"', sample[2] or ""))
+            assert key not in found[name][1]
+            found[name][1][key] = float(sample[3])
+    assert all(kind for kind, _ in found.values())
+    return found
+
+
+def test_metrics_count_every_request(run):
+    lines, loaded_after = [], time.time() - 0.001
+    app = app_of(run, lines=lines)
+    reply = ask(app, "GET", "/metrics")
+    assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    before = families(reply.body.decode())
+    assert before["hpcml_documents_total"] == ["counter", {("hpcml_documents_total", ()): 0}]
+    for text in ("wheat", "corn"):
+        assert ask(app, "POST", SUGGEST, {"text": text}).status == 200
+    assert ask(app, "POST", BATCH, ["a", "b", "c"]).status == 200
+    assert ask(app, "POST", SUGGEST, {"limit": 1}).status == 400
+    for wrong in ("/no/such", '/"quoted"', "/other"):
+        assert ask(app, "GET", wrong).status == 404
+    found = families(ask(app, "GET", "/metrics").body.decode())
+    expected = {("/metrics", 200): 1, (SUGGEST, 200): 2, (BATCH, 200): 1, (SUGGEST, 400): 1, ("other", 404): 3}
+    name = "hpcml_requests_total"
+    assert found[name] == [
+        "counter",
+        {(name, (("path", path), ("status", str(status)))): n for (path, status), n in expected.items()},
+    ]
+    assert found["hpcml_documents_total"][1] == {("hpcml_documents_total", ()): 5}
+    assert found["hpcml_build_info"] == ["gauge", {("hpcml_build_info", (("version", __version__),)): 1}]
+    (loaded,) = found["hpcml_model_loaded_timestamp_seconds"][1].values()
+    assert loaded_after <= loaded <= time.time()
+    name, (kind, samples) = "hpcml_request_duration_seconds", found["hpcml_request_duration_seconds"]
+    assert kind == "histogram"
+    of_log = {}
+    for line in map(json.loads, lines[:-1]):
+        path = line["path"] if line["status"] != 404 else "other"
+        of_log.setdefault(path, []).append(line["ms"] / 1000)
+    for path, seconds in of_log.items():
+        buckets = {
+            dict(labels)["le"]: n for (of, labels), n in samples.items() if of == f"{name}_bucket" and ("path", path) in labels
+        }
+        bounds = list(map(float, buckets))
+        assert bounds == sorted(bounds) and bounds[-1] == float("inf") and len(bounds) > 10
+        assert list(buckets.values()) == sorted(buckets.values())
+        for bound, n in zip(bounds, buckets.values(), strict=True):
+            assert sum(each <= bound - 1e-4 for each in seconds) <= n <= sum(each <= bound + 1e-4 for each in seconds)
+        assert samples[f"{name}_count", (("path", path),)] == buckets["+Inf"] == len(seconds)
+        assert samples[f"{name}_sum", (("path", path),)] == pytest.approx(sum(seconds), abs=1e-4 * len(seconds))
+    assert len(samples) == len(of_log) * (len(bounds) + 2)
