@@ -841,6 +841,7 @@ def report(
     data: Path | str | None = None,
     split: str | None = None,
     titles: Path | str | None = None,
+    optimiser: bool = False,
     force: bool = False,
     comm: Comm | None = None,
     log: Log | None = None,
