@@ -32,7 +32,7 @@ from hpcml.log import Log, Progress, plural
 from hpcml.model.scoring import WEIGHT_BYTES, BlockWeights, make_scorer
 from hpcml.model.trained import SIGMOID, Trained
 from hpcml.partition import offsets
-from hpcml.prediction.table import BinaryTable, LabelledRows, Table, about, make_table
+from hpcml.prediction.table import BinaryTable, RowLabels, Table, about, make_table
 
 CHUNK_BYTES = 1 << 27  # for each row and label a byte, or for each of the best labels twelve
 MAX_ROWS = 1 << 16  # of a chunk
@@ -67,7 +67,7 @@ class Prediction:
         parts = 1 if combination is None else combination.n_parts
         return 8 * parts * model.n_labels * model.n_features <= WEIGHT_BYTES
 
-    def find(self, shard: Shard, read_ids: ReadIds | None = None, empty: np.ndarray | None = None) -> Iterator[LabelledRows]:
+    def find(self, shard: Shard, read_ids: ReadIds | None = None, empty: np.ndarray | None = None) -> Iterator[RowLabels]:
         """Yield the labels of a shard's rows, chunk by chunk. Local. Raises NonFiniteError if a score is not a number.
 
         Rows with a flag in `empty` (n_local) get no labels.
@@ -91,7 +91,7 @@ class Prediction:
             self.n_lines += labels.size
             self.n_without += some.size - np.unique(places).size
             ids: Sequence[str | int] = (shard.first_row + some).tolist() if read_ids is None else read_ids(begin, begin + some.size)
-            yield LabelledRows(shard.first_local + begin, ids, places, labels, values)
+            yield RowLabels(shard.first_local + begin, ids, places, labels, values)
             begin += some.size
 
     def _best(self, scorer: Any, rows: np.ndarray) -> Lines:
@@ -167,7 +167,7 @@ def predict(
             ids = dataset.strings("row_ids", int(rows[0]), int(rows[-1]) + 1) or []
             return [ids[row] for row in (rows - rows[0]).tolist()]
 
-        def find() -> Iterator[LabelledRows]:
+        def find() -> Iterator[RowLabels]:
             with closing(Progress(log, "scoring rows (rank 0)", shard.n_local)) as progress:
                 for found in prediction.find(shard, read_ids if has_ids else None, without_features(dataset, shard)):
                     dataset.check_unchanged()
@@ -222,7 +222,7 @@ def write_scores(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, 
         log(f"note: {plural(int(n_empty), 'row')} without any known feature: their scores say nothing")
 
 
-Write: TypeAlias = "Callable[[Iterable[LabelledRows]], None]"  # each rank's rows, in the order of the ranks
+Write: TypeAlias = "Callable[[Iterable[RowLabels]], None]"  # each rank's rows, in the order of the ranks
 
 
 @contextmanager
@@ -233,7 +233,7 @@ def open_parts(comm: mpi.Comm, table: Table, output: Path, force: bool, inputs: 
         part = parts[comm.rank] if comm.rank or isinstance(table, BinaryTable) else temporary
         n_lines = size = 0
 
-        def write(blocks: Iterable[LabelledRows]) -> None:
+        def write(blocks: Iterable[RowLabels]) -> None:
             nonlocal n_lines, size
             with mpi.agreed(comm, f"writing {output}"), part.open("wb") as file:
                 if comm.rank == 0:
@@ -290,7 +290,7 @@ def open_stream(comm: mpi.Comm, table: Table, output: Path, force: bool, inputs:
             except OSError as error:
                 raise file_error(name, "write", error) from None
 
-        def encode(blocks: Iterable[LabelledRows]) -> Iterator[bytes]:
+        def encode(blocks: Iterable[RowLabels]) -> Iterator[bytes]:
             nonlocal n_lines
             if comm.rank == 0 and waiting:
                 yield waiting.pop()
@@ -298,7 +298,7 @@ def open_stream(comm: mpi.Comm, table: Table, output: Path, force: bool, inputs:
                 n_lines += found.labels.size
                 yield from table.encode(found)
 
-        def write(blocks: Iterable[LabelledRows]) -> None:
+        def write(blocks: Iterable[RowLabels]) -> None:
             mpi.stream_to_root(comm, encode(blocks), write_all)
 
         yield write

@@ -32,7 +32,7 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass
-class LabelledRows:
+class RowLabels:
     """The labels of n consecutive rows, best first: row places[i] has label labels[i] with values[i]."""
 
     first: int  # place of the first row among all rows that are written
@@ -84,7 +84,7 @@ class TextTable:
             self.begin = delimiter.join(header).encode() + b"\n"
             self.id_cells = lambda ids: [line[:-1] + delimiter for line in csv_lines(([name] for name in ids), delimiter)]
 
-    def encode(self, found: LabelledRows) -> Iterator[bytes]:
+    def encode(self, found: RowLabels) -> Iterator[bytes]:
         """Yield the lines of rows, in pieces."""
         ids = self.id_cells(found.ids) if found.labels.size else []
         for begin in range(0, found.labels.size, BLOCK):
@@ -109,7 +109,7 @@ class BioasqJson:
     def __init__(self, model: Trained) -> None:
         self.names = model.label_names
 
-    def encode(self, found: LabelledRows) -> Iterator[bytes]:
+    def encode(self, found: RowLabels) -> Iterator[bytes]:
         """Yield the documents of rows."""
         bounds = np.searchsorted(found.places, np.arange(len(found.ids) + 1)).tolist()
         for row, name in enumerate(found.ids):
@@ -142,7 +142,7 @@ class BinaryTable:
             self.write = self._write_parquet
             pyarrow()
 
-    def encode(self, found: LabelledRows) -> Iterator[bytes]:
+    def encode(self, found: RowLabels) -> Iterator[bytes]:
         """Yield lines as arrays of NumPy: labels, values, ids (numbers, or the lengths of UTF-8 text) and that text."""
         for begin in range(0, found.labels.size, BLOCK):
             some = slice(begin, begin + BLOCK)
