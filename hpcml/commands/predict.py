@@ -65,12 +65,12 @@ class Predict(Operation[Path]):
         from hpcml.run.session import opened_dataset
 
         comm, log, output = session.comm, session.log, Path(self.output)
-        max_line = line_limit(self.max_line_mb)
         text = run_on_root(comm, f"opening {self.data}", partial(is_text, Path(self.data)))
         self.check_options(TEXT if text else DATASET)
         model = share_model(comm, self.model)
         model = model if self.threshold is None else model.with_threshold(self.threshold)
         if text:
+            max_line = line_limit(self.max_line_mb)
             predict_stream(comm, model, self.data, output, self.force, log, self.top, self.zero_based, self.format, max_line)
             return output
         with opened_dataset(session, self.data) as dataset:
