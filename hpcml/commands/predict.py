@@ -34,7 +34,7 @@ class Predict(Operation[Path]):
     are taken for the places of the model's features, from 1.
     """
     output: Annotated[PathLike, OUTPUT]
-    """The file to make; its ending chooses the format. For svmlight text also - for standard output."""
+    """The file to make; its ending chooses the format. - for standard output."""
     _: KW_ONLY
     split: Annotated[str, Only(DATASET)] = "all"
     """Rows to score: a split of the file, or all."""
@@ -50,7 +50,7 @@ class Predict(Operation[Path]):
     """The indices of the text start at 0."""
     max_line_mb: Annotated[int | None, Only(TEXT)] = None
     """The longest line of the text that is read, in MiB. Default: 16."""
-    format: Literal["csv", "tsv", "jsonl", "bioasq"] | None = None
+    format: Annotated[Literal["csv", "tsv", "jsonl", "bioasq"] | None, NotWith("all_scores")] = None
     """Format of standard output. Default: csv. bioasq: that of a file .json, of a dataset's rows."""
     force: Flag = False
     """Replace the output if it exists."""
