@@ -131,5 +131,5 @@ new = pd.DataFrame(
     }
 )
 hpcml.Dataset.from_frame(new, "new.h5", text=["text"], like="documents.h5")
-hpcml.predict(tuned.model, "new.h5", "labels.csv", labels=True)
-print(pd.read_csv("labels.csv").assign(text=new["text"]).to_string(index=False))
+hpcml.predict(tuned.model, "new.h5", "labels.csv")
+print(pd.read_csv("labels.csv").to_string(index=False))

@@ -29,6 +29,6 @@ The page: demo/report.html
 == What to do next (after: source .venv/bin/activate)
 your own data      hpcml convert csv my.csv --text title,text --labels topics -o my.h5 --test-share 0.3
                    mpirun -n 4 hpcml tune my.h5 -o runs/mine
-use the models     hpcml predict runs/mine new.h5 -o labels.csv --labels        (new.h5: hpcml convert … --like my.h5)
+use the models     hpcml predict runs/mine new.h5 -o labels.csv                 (new.h5: hpcml convert … --like my.h5)
 all the options    hpcml --help
 NEXT

@@ -13,7 +13,7 @@ from hpcml.options import Range, Several
 
 @dataclass(frozen=True)
 class Info(Operation[str]):
-    """Show the contents of a dataset, a model, or a file of predictions.
+    """Describe a dataset, a model or a file of predictions.
 
     Of a dataset, also the size of a shard for each number of ranks; every row is checked.
     """

@@ -58,7 +58,7 @@ class Predict(Operation[Path]):
     """The indices of svmlight text start at 0."""
     max_line_mb: Annotated[int | None, Only(LINES)] = None
     """The longest line of text that is read, in MiB. Default: 16."""
-    format: Literal["csv", "tsv", "jsonl", "bioasq"] | None = None
+    format: Annotated[Literal["csv", "tsv", "jsonl", "bioasq"] | None, NotWith("all_scores")] = None
     """Format of standard output. Default: csv. bioasq: that of a file .json, of a dataset's rows."""
     force: Flag = False
     """Replace the output if it exists."""

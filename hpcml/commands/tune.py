@@ -18,8 +18,7 @@ class Tune(TrainingOperation["TuneReport"]):
     """Choose λ, weight and threshold of each label, and train.
 
     λ and the weight of positive rows are chosen by cross-validation on the training rows. The model
-    also gets a threshold and a sigmoid (for predict --probabilities) for each label, from the
-    scores of held-out folds.
+    also gets a threshold and a sigmoid for each label, from the scores of held-out folds.
 
     Examples
     --------

@@ -184,14 +184,15 @@ class Scorer:
         if not (fit := np.isfinite(scores)).all():
             raise self.model.not_finite(labels[int(np.argmin(fit))])
 
-    def warm_up(self, comm: mpi.Comm) -> None:
-        """Collective over `comm`. Compile the kernels for these types, one rank a node first."""
+    def warm_up(self, comm: mpi.Comm, only_rows: bool = False) -> None:
+        """Collective over `comm`. Compile the kernels for these types, or `only_rows`: of `score_rows`, one rank a node first."""
         none = np.empty(0, dtype=np.int64)
         with mpi.node_first(comm):
             self.score_rows(none, *self.weights(0, 0))
-            W, _, bias = self._rows_of(none)
-            kernels.score_pairs(*self.csr, none, none, W, self.tables, bias, np.empty(0))
-            warm_up_counts()
+            if not only_rows:
+                W, _, bias = self._rows_of(none)
+                kernels.score_pairs(*self.csr, none, none, W, self.tables, bias, np.empty(0))
+                warm_up_counts()
 
 
 class ClassifierScorer:
@@ -239,13 +240,14 @@ class ClassifierScorer:
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
         """Nothing: `score_rows` has raised NonFiniteError if a score is not a number."""
 
-    def warm_up(self, comm: mpi.Comm) -> None:
+    def warm_up(self, comm: mpi.Comm, only_rows: bool = False) -> None:
         """Collective over `comm`. Compile, the classifier too, by a row, one rank a node first."""
         row = (np.zeros(2, dtype=np.int64), self._csr[1][:0], self._csr[2][:0])
         with mpi.node_first(comm):
             X = rows_of(row, np.zeros(1, dtype=np.int64), self.model.n_features, self.model.dense)
             self.model.scores(X)
-            warm_up_counts()
+            if not only_rows:
+                warm_up_counts()
 
 
 def make_scorer(model: Trained, shard: Shard, labels: np.ndarray) -> Scorer | ClassifierScorer:

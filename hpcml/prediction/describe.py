@@ -81,9 +81,12 @@ def _read_columns(path: Path, kind: str) -> tuple[list[str], int, dict[str, Any]
             return schema.names, table.metadata.num_rows, json.loads(schema.metadata[b"hpcml"])
     with open_plain(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
         if ending in DELIMITERS:
-            csv.field_size_limit(LONGEST_CELL)
-            lines = csv.reader(text, delimiter=DELIMITERS[ending])
-            return next(lines, []), sum(1 for _ in lines), {}
+            before = csv.field_size_limit(LONGEST_CELL)
+            try:
+                lines = csv.reader(text, delimiter=DELIMITERS[ending])
+                return next(lines, []), sum(1 for _ in lines), {}
+            finally:
+                csv.field_size_limit(before)
         columns = list(json.loads(text.readline() or '{"id": "", "label": ""}'))
         return columns, path.stat().st_size and 1 + sum(1 for _ in text), {}
 

@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -48,7 +49,7 @@ class Prediction:
         self.comm, self.model, self.top = comm, model, top
         self.comparable, self.sigmoids = Comparable(model, np.arange(model.n_labels)), model.sigmoids
         self.scorer = make_scorer(model, shard, np.arange(model.n_labels))
-        self.scorer.warm_up(comm)
+        self.scorer.warm_up(comm, only_rows=top is None)
         self.keeps_weights = self.room_for_weights(model)  # expanded once, and not for every chunk
         self._weights = BlockWeights(self.keeps_weights)
         self.best: Any = None if top is None else top_of(comm, self.scorer, top, self.keeps_weights)  # finds the best labels
@@ -63,13 +64,13 @@ class Prediction:
         parts = 1 if combination is None else combination.n_parts
         return 8 * parts * model.n_labels * model.n_features <= WEIGHT_BYTES
 
-    def find(self, shard: Shard, read_ids: ReadIds | None = None, empty: np.ndarray | None = None) -> Iterator[RowLabels]:
+    def find(self, shard: Shard, ids: ReadIds | None = None, empty: np.ndarray | None = None) -> Iterator[RowLabels]:
         """Yield the labels of a shard's rows, chunk by chunk. Local. Raises NonFiniteError if a score is not a number.
 
         Rows with a flag in `empty` (n_local) get no labels.
         """
         scorer, begin = make_scorer(self.model, shard, self.scorer.labels), 0
-        while begin < shard.n_local:
+        while begin < shard.rows.size:
             some = shard.rows[begin : begin + self._step]
             found = self._above(scorer, some) if self.best is None else self._best(scorer, some)
             if found is None:
@@ -86,8 +87,8 @@ class Prediction:
             self.n_rows += some.size
             self.n_lines += labels.size
             self.n_without += some.size - np.unique(places).size
-            ids: Sequence[str | int] = (shard.first_row + some).tolist() if read_ids is None else read_ids(begin, begin + some.size)
-            yield RowLabels(shard.first_local + begin, ids, places, labels, values)
+            names: Sequence[str | int] = (shard.first_row + some).tolist() if ids is None else ids(begin, begin + some.size)
+            yield RowLabels(shard.first_local + begin, names, places, labels, values)
             begin += some.size
 
     def _best(self, scorer: Any, rows: np.ndarray) -> Lines:
@@ -112,7 +113,7 @@ class Prediction:
         """Yield (first, scores (n × n_labels)) of a shard's rows, chunk by chunk. Local. Raises NonFiniteError."""
         scorer, n_labels = make_scorer(self.model, shard, self.scorer.labels), self.model.n_labels
         step = max(1, min(MAX_ROWS, CHUNK_BYTES // (8 * max(1, n_labels))))
-        for begin in range(0, shard.n_local, step):
+        for begin in range(0, shard.rows.size, step):
             some = shard.rows[begin : begin + step]
             values = np.empty((some.size, n_labels))
             for block, scores in self._weights.scores(scorer, some):
@@ -130,6 +131,13 @@ class Prediction:
             log(f"note: {plural(n_empty, 'row')} without any known feature: they get no labels")
         if self.top is None:
             hint_at_few_labels(log, n_lines, n_rows, self.model, dataset)
+
+
+def read_ids(dataset: DataFile, rows: np.ndarray, begin: int, end: int) -> list[str]:
+    """Return the ids of rows[begin:end], of ascending rows. Raises DataError."""
+    some = rows[begin:end]
+    ids = dataset.strings("row_ids", int(some[0]), int(some[-1]) + 1) or []
+    return [ids[row] for row in (some - some[0]).tolist()]
 
 
 def predict(
@@ -157,15 +165,11 @@ def predict(
     with writer(comm, table, output, force, [model.path, dataset.path]) as write:
         shard = load_shard(comm, dataset, split, unlabelled=True)
         prediction = Prediction(comm, model, shard, top)
-
-        def read_ids(begin: int, end: int) -> list[str]:
-            rows = shard.first_row + shard.rows[begin:end]
-            ids = dataset.strings("row_ids", int(rows[0]), int(rows[-1]) + 1) or []
-            return [ids[row] for row in (rows - rows[0]).tolist()]
+        ids = partial(read_ids, dataset, shard.first_row + shard.rows) if has_ids else None
 
         def find() -> Iterator[RowLabels]:
-            with closing(Progress(log, "scoring rows (rank 0)", shard.n_local)) as progress:
-                for found in prediction.find(shard, read_ids if has_ids else None, without_features(dataset, shard)):
+            with closing(Progress(log, "scoring rows (rank 0)", shard.rows.size)) as progress:
+                for found in prediction.find(shard, ids, without_features(dataset, shard)):
                     dataset.check_unchanged()
                     yield found
                     progress.update(prediction.n_rows)
@@ -201,12 +205,11 @@ def write_scores(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, 
                 rows = dataset.split(split)
                 ids = create_strings(file, "row_ids", rows.size)
                 for begin in range(0, rows.size, NAME_CHUNK):
-                    some = rows[begin : begin + NAME_CHUNK]
-                    names = dataset.strings("row_ids", int(some[0]), int(some[-1]) + 1) or []
-                    ids[begin : begin + some.size] = np.array([names[row] for row in (some - some[0]).tolist()], dtype=object)
+                    some = read_ids(dataset, rows, begin, min(begin + NAME_CHUNK, rows.size))
+                    ids[begin : begin + len(some)] = np.array(some, dtype=object)
 
         out.layout({"scores": Slab((shard.n_global, model.n_labels), "<f8"), "rows": Slab((shard.n_global,), "<i8")}, describe)
-        with mpi.agreed(comm, f"writing {output}"), closing(Progress(log, "scoring rows (rank 0)", shard.n_local)) as progress:
+        with mpi.agreed(comm, f"writing {output}"), closing(Progress(log, "scoring rows (rank 0)", shard.rows.size)) as progress:
             out.write("rows", shard.first_local, shard.first_row + shard.rows)
             for first, scores in prediction.score(shard):
                 dataset.check_unchanged()

@@ -42,14 +42,9 @@ class RowLabels:
     values: np.ndarray  # (n_lines,) probabilities, or scores if the model has none
 
 
-def single_precision(values: np.ndarray) -> np.ndarray:
-    """Return finite numbers as the nearest finite float32."""
-    return np.clip(values, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32)
-
-
 def format_numbers(values: np.ndarray, pattern: str = "%.9g\n") -> list[str]:
     r"""Return float64 numbers (n) as float32, in the fewest digits that give each float32 back; `pattern` ends with "\n"."""
-    single = single_precision(values)
+    single = np.clip(values, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32)
     exact = single.astype(np.float64)
     with np.errstate(divide="ignore"):
         exponents = np.where(exact == 0.0, 0.0, np.floor(np.log10(np.abs(exact))))
@@ -198,7 +193,7 @@ class BinaryTable:
         try:
             with path.open("wb") as file, pa.parquet.ParquetWriter(file, schema) as out:
                 for labels, values, ids in self._blocks(parts):
-                    places, numbers = pa.array(labels), pa.array(single_precision(values))
+                    places, numbers = pa.array(labels), pa.array(np.clip(values, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32))
                     columns = [pa.array(ids, fields[0][1]), *(text.take(places) for text in texts.values()), numbers]
                     out.write_table(pa.table(columns, schema=schema), row_group_size=GROUP)
         except OSError as error:

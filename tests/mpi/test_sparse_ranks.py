@@ -13,7 +13,7 @@ from hpcml.evaluation import evaluate
 from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.prediction.predict import predict
-from hpcml.prediction.table import FORMATS
+from hpcml.prediction.table import TEXTS
 from hpcml.reduce.prune import prune
 from hpcml.run.results import Results
 
@@ -46,7 +46,7 @@ def test_best_labels_and_their_precision(comm, mpi_tmp_path, n_rows):
         alone = evaluate(mpi.self_comm(), dense, dataset, "all", QUIET)
         for model in (dense, sparse):
             assert repr(evaluate(comm, model, dataset, "all", QUIET).precision_at) == repr(alone.precision_at)
-        for ending in FORMATS:
+        for ending in TEXTS:
             own, *others = (mpi_tmp_path / f"{name}{ending}" for name in (f"alone-{comm.rank}", "dense-out", "sparse-out"))
             predict(mpi.self_comm(), dense, dataset, "all", own, False, QUIET, 4)
             for model, output in zip((dense, sparse), others, strict=True):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support import make
 from support.oracles_svmlight import parse_block
+from support.predicted import predict_text
 
 from hpcml.data.svmlight import SvmlightStream, TextRows
 from hpcml.errors import ConfigError, DataError
@@ -13,7 +14,6 @@ from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.mpi import self_comm
 from hpcml.prediction import predict as module
-from hpcml.prediction.predict import predict_stream
 
 pytestmark = pytest.mark.mpi
 
@@ -98,33 +98,33 @@ def model(comm, mpi_tmp_path):
     return path
 
 
-@pytest.mark.parametrize("ending", [".csv", ".svm"])
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".h5", ".parquet"])
 def test_predictions_are_the_same_bytes(comm, source, model, mpi_tmp_path, monkeypatch, ending):
     output, reference = mpi_tmp_path / f"out{ending}", mpi_tmp_path / f"reference{ending}"
 
     def alone():
-        predict_stream(self_comm(), Model(model), source, reference, "scores", False, Log(1))
+        predict_text(self_comm(), Model(model), source, reference, False, Log(1))
 
     make.by_one_rank(comm, alone)
     for block_bytes in (1, 100, 1 << 24):
         monkeypatch.setattr(module, "BLOCK_BYTES", block_bytes)
-        predict_stream(comm, Model(model), source, output, "scores", True, Log(1))
+        predict_text(comm, Model(model), source, output, True, Log(1))
         assert comm.bcast(output.read_bytes() if comm.rank == 0 else None) == reference.read_bytes()
     with pytest.raises(ConfigError, match="exists already"):
-        predict_stream(comm, Model(model), source, output, "scores", False, Log(1))
+        predict_text(comm, Model(model), source, output, False, Log(1))
 
 
 def test_features_left_out_are_counted_on_all_ranks(comm, source, model, mpi_tmp_path):
     said = []
-    predict_stream(comm, Model(model), source, mpi_tmp_path / "out.csv", "labels", True, said.append)
+    predict_text(comm, Model(model), source, mpi_tmp_path / "out.csv", True, said.append)
     unknown = int((parse_block(source.read_bytes(), False).indices >= 7).sum())
-    assert said[-1].endswith(f"left out: {unknown} values of features that the model does not have")
+    assert said[-1].endswith(f"; left out: {unknown} values of features that the model does not have")
 
 
 def test_an_error_leaves_no_file(comm, model, mpi_tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK_BYTES", 200)
     make.by_one_rank(comm, lambda: (mpi_tmp_path / "bad.svm").write_bytes(text(4, 50)))
     with pytest.raises(DataError, match=r"bad\.svm: line 53: index 0"):
-        predict_stream(comm, Model(model), mpi_tmp_path / "bad.svm", mpi_tmp_path / "out.csv", "scores", True, Log(1))
+        predict_text(comm, Model(model), mpi_tmp_path / "bad.svm", mpi_tmp_path / "out.csv", True, Log(1))
     comm.Barrier()
     assert sorted(path.name for path in mpi_tmp_path.iterdir()) == ["bad.svm", "model.h5"]

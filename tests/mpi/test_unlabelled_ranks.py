@@ -68,7 +68,8 @@ def test_ranks_share_the_labelled_rows(comm, data):
 
 def test_the_same_model_predictions_and_measures(comm, mpi_tmp_path, data):
     def work(on, name):
-        run = mpi_tmp_path / f"run-{name}"
+        run = mpi_tmp_path / f"of-{name}" / "run"  # files of predictions name the last two parts of the model's path
+        mpi.run_on_root(on, "making a folder", run.parent.mkdir)
         train("dual", on, data, run, loss="logistic")
         model = share_model(on, run / "model.h5")
         with DataFile(data) as dataset:

@@ -64,7 +64,7 @@ def test_the_pages_of_what_the_code_knows_have_all_of_it(made):
         if not command.startswith("-"):
             assert f"\n## {command}\n" in commands
     assert "<!--" not in commands and "------" not in commands
-    assert "| `--top` |  | Write only this many labels of each row" in commands
+    assert "| `--top` |  | Number of labels to write for each row" in commands
     assert "| `--folds` | `5` |" in commands and all(f"`{method}`" in commands for method in METHODS)
     codes = made.on_page_markdown((DOCS / "lookup" / "exit-codes.md").read_text())
     kinds = (HpcmlError, DataError, InUseError, Interrupted, Stopped)

@@ -42,7 +42,7 @@ from hpcml.model.open import format_model
 from hpcml.near_duplicates.consistency import Consistency, PairLabels
 from hpcml.near_duplicates.pairs import Bands, Pairs
 from hpcml.near_duplicates.search import Duplicates, _write_pairs
-from hpcml.prediction.table import LabelledRows, TextTable
+from hpcml.prediction.table import RowLabels, TextTable
 from hpcml.reduce import select
 from hpcml.reduce.prune import Line as PruneLine
 from hpcml.reduce.prune import Pruning
@@ -120,7 +120,7 @@ def predicted(path, names, titled=False):
     """A table of rows and labels with these names."""
     model = SimpleNamespace(label_names=names, label_titles=names if titled else None)
     table_of_rows, numbers = TextTable(model, "score", ".csv"), np.arange(len(names))
-    rows = LabelledRows(0, names, numbers, numbers, np.full(len(names), 0.5))
+    rows = RowLabels(0, names, numbers, numbers, np.full(len(names), 0.5))
     path.write_bytes(b"".join([table_of_rows.begin, *table_of_rows.encode(rows)]))
 
 

@@ -6,7 +6,7 @@ RUN is a run with probabilities, DATA the dataset of its texts (with the model's
 (plain or .xz). The server is a process of its own; the clients are threads of this one. With --annif, the program of an Annif
 installation (in a virtual environment of its own: its packages do not fit hpcml's), its commands `suggest` and `eval` ask the
 server by the backend `http`. The headings and scores of `suggest`, to Annif's four digits, and the true and false positives of
-`eval` are compared with `hpcml predict --probabilities`.
+`eval` are compared with `hpcml predict`.
 """
 
 from __future__ import annotations
@@ -172,9 +172,10 @@ def compare_annif(
     texts, like, scores, vocabulary = (folder / name for name in ("texts.jsonl", "like.h5", "scores.h5", "v.csv"))
     texts.write_text("".join(json.dumps(document._asdict()) + "\n" for document in found))
     run_hpcml("convert", "jsonl", texts, "--like", data, "-o", like)
-    hpcml.predict(model, like, scores, probabilities=True)
+    hpcml.predict(model, like, scores, all_scores=True)
     with h5py.File(scores) as file:
-        expected, labels = file["probabilities"][:], list(file["label_names"].asstr()[:])
+        slope, offset = (file[f"labels/{name}"][:] for name in ("sigmoid_slope", "sigmoid_offset"))
+        expected, labels = 1 / (1 + np.exp(-slope * file["scores"][:] - offset)), list(file["label_names"].asstr()[:])
     with hpcml.Dataset(data) as dataset:
         names = dataset.label_names()
     known = {name for name in names if not any(letter.isspace() for letter in name)}  # a URI in a corpus ends at a blank

@@ -8,6 +8,7 @@ import pytest
 from support import make
 from support.edits import attributes, edit, entry
 from support.judged import judged, lines_of
+from support.predicted import predict_text
 
 import hpcml
 from hpcml import mpi
@@ -17,7 +18,6 @@ from hpcml.evaluation.thresholds import calibrate
 from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.model.open import format_model, open_model
-from hpcml.prediction.predict import predict_stream
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 
@@ -89,7 +89,7 @@ def test_a_text_as_it_comes(case, tmp_path):
     for calibrated in (False, True):
         if calibrated:
             done(case)
-        predict_stream(SELF, open_model(case[1]), tmp_path / "rows.svm", tmp_path / f"{calibrated}.h5", False, QUIET, top=6)
+        predict_text(SELF, open_model(case[1]), tmp_path / "rows.svm", tmp_path / f"{calibrated}.h5", False, QUIET, top=6)
         ids, labels, values = lines_of(tmp_path / f"{calibrated}.h5")
         found.append(dict(zip(zip(ids, labels.tolist(), strict=True), values, strict=True)))
     slope, offset = open_model(case[1]).sigmoids

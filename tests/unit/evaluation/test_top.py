@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support import make
 from support.edits import attributes, edit
 from support.judged import judged, lines_of, predicted
+from support.predicted import predict_text
 
 from hpcml import mpi
 from hpcml.errors import NonFiniteError
@@ -20,7 +21,6 @@ from hpcml.log import Log
 from hpcml.model import scoring as scoring_module
 from hpcml.model.open import open_model
 from hpcml.prediction import predict as module
-from hpcml.prediction.predict import predict_stream
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 NAMES = ["plain", 'quo"te, comma', "ünï;code", "back\\slash", "co:lon", "f", "g"]
@@ -111,7 +111,7 @@ def test_csv(files, tmp_path, small_chunks, top):
 def test_of_a_text_it_is_the_same(tmp_path, files, small_chunks):
     with h5py.File(files[0]) as file:
         (tmp_path / "in.svm").write_text("".join(make.svmlight_lines(read_elem(file["X"]), ["0"] * 40)))
-    predict_stream(SELF, open_model(files[1]), tmp_path / "in.svm", tmp_path / "text.csv", False, QUIET, top=3)
+    predict_text(SELF, open_model(files[1]), tmp_path / "in.svm", tmp_path / "text.csv", False, QUIET, top=3)
     expected = list(csv.reader(run(files, tmp_path / "data.csv", 3, split="all").open(encoding="utf-8")))
     found = list(csv.reader((tmp_path / "text.csv").open(encoding="utf-8")))
     assert [line[1:] for line in found] == [line[1:] for line in expected]

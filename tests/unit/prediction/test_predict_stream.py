@@ -8,6 +8,7 @@ import pytest
 from support import make
 from support.converted import converted
 from support.judged import predicted
+from support.predicted import predict_text
 from support.training import train
 
 from hpcml import mpi
@@ -17,7 +18,6 @@ from hpcml.log import Log
 from hpcml.model.open import open_model
 from hpcml.prediction import predict as module
 from hpcml.prediction import table
-from hpcml.prediction.predict import predict_stream
 from hpcml.prediction.table import BIOASQ, FORMATS
 
 N_FEATURES = 9
@@ -51,7 +51,7 @@ def files(request, tmp_path):
 
 
 def run(source, model, output, force=False, log=None, **options):
-    predict_stream(mpi.self_comm(), open_model(model), source, output, force, log or Log(1), **options)
+    predict_text(mpi.self_comm(), open_model(model), source, output, force, log or Log(1), **options)
     return output.read_bytes()
 
 
@@ -108,7 +108,7 @@ def test_standard_output(files, tmp_path, capfdbinary):
     source, _, model = files
     for text_format, ending in ((None, ".csv"), ("csv", ".csv"), ("tsv", ".tsv"), ("jsonl", ".jsonl")):
         expected = run(source, model, tmp_path / f"{text_format}{ending}")
-        predict_stream(mpi.self_comm(), open_model(model), source, module.Path("-"), False, Log(0), text_format=text_format)
+        predict_text(mpi.self_comm(), open_model(model), source, module.Path("-"), False, Log(0), text_format=text_format)
         said = capfdbinary.readouterr()
         assert said.out == expected
         assert re.search(rb"standard output: .* of 31 rows", said.err)

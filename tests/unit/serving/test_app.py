@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 
+import h5py
 import numpy as np
 import pytest
 from support.judged import lines_of
