@@ -91,7 +91,7 @@ def calibrate(
     """Make probabilities of a linear model's scores.
 
     Fits a sigmoid to the scores of held-out rows for each label (Platt scaling) and stores it in
-    the model; predict --probabilities then uses it. The sigmoid of a rare label is drawn to that
+    the model; predict then writes probabilities. The sigmoid of a rare label is drawn to that
     of labels as frequent.
 
     Examples
@@ -1463,8 +1463,7 @@ def tune(
     """Choose λ, weight and threshold of each label, and train.
 
     λ and the weight of positive rows are chosen by cross-validation on the training rows. The model
-    also gets a threshold and a sigmoid (for predict --probabilities) for each label, from the
-    scores of held-out folds.
+    also gets a threshold and a sigmoid for each label, from the scores of held-out folds.
 
     Examples
     --------
