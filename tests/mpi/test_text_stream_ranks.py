@@ -13,7 +13,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.mpi import self_comm
-from hpcml.prediction import predict as module
+from hpcml.prediction import records as module
 
 pytestmark = pytest.mark.mpi
 

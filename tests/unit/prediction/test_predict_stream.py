@@ -16,7 +16,7 @@ from hpcml.data.svmlight import is_text
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.log import Log
 from hpcml.model.open import open_model
-from hpcml.prediction import predict as module
+from hpcml.prediction import records as module
 from hpcml.prediction import table
 from hpcml.prediction.table import BIOASQ, FORMATS
 
