@@ -17,7 +17,7 @@ def chosen():
 
 
 # Other commands write by the same code.
-TWINS = {"train pegasos", "train svmperf", "predict labels", "predict csv", "predict svm"}
+TWINS = {"train pegasos", "train svmperf", "predict scores", "predict csv", "predict parquet"}
 
 # What only several ranks show, or one phase.
 MORE = [
