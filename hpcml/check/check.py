@@ -128,7 +128,7 @@ def check_ranks(comm: mpi.Comm, found: Findings) -> None:
     found.ok(f"ranks: {comm.size} on {plural(len(nodes), 'node')}{spread}; {mpi.library()}, {mpi.abi()}")
     tasks, wanted = os.environ.get("SLURM_NTASKS", ""), os.environ.get("SLURM_JOB_NUM_NODES", "")
     if tasks.isdigit() and int(tasks) != comm.size:
-        found.warn(f"ranks: the Slurm job has {tasks} tasks, but {comm.size} ranks run; start them with srun, or `mpirun -n {tasks}`")
+        found.warn(f"ranks: the Slurm job has {tasks} tasks, but only {comm.size} ranks run; start them with mpirun -n {tasks}")
     if wanted.isdigit() and int(wanted) != len(nodes):
         found.warn(f"ranks: the Slurm job has {wanted} nodes, but ranks run on {len(nodes)}; start them with srun")
     if len(per_node) > 1:
@@ -142,7 +142,7 @@ def check_cores(comm: mpi.Comm, found: Findings) -> None:
         n_cores = len(set().union(*(cores for name, cores in places if name == node)))
         if n_cores < n_ranks:
             found.warn(
-                f"cores: {n_ranks} ranks of {node} share {plural(n_cores, 'core')}, so they wait for one another and all work takes "
+                f"cores: {n_ranks} ranks of {node} share {plural(n_cores, 'core')}, so they wait for one another and work takes "
                 f"longer; start at most {plural(n_cores, 'rank')} there, or ask for a core each (Slurm: --cpus-per-task=1)"
             )
         else:
@@ -259,6 +259,7 @@ def check_training(comm: mpi.Comm, folder: Path, found: Findings) -> None:
     if comm.rank == 0:
         ranks = plural(comm.size, "rank")
         if same:
-            found.ok(f"training: a small run on {ranks}, interrupted and resumed, gave the model of rank 0 alone, in {seconds:.1f} s")
+            run = f"a small run on {ranks}, interrupted and resumed,"
+            found.ok(f"training: {run} gave the model of rank 0 alone, in {seconds:.1f} s")
         else:
             found.bad(f"training: {ranks} gave another model than rank 0 alone; the nodes' processors or libraries differ")

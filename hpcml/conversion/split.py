@@ -33,6 +33,18 @@ def check_split_name(name: str) -> str:
     return name
 
 
+def two_kinds_of_splits(share: float, name: str) -> OptionError:
+    """Return the error of --test-share for an input in which a row is in the split `name`."""
+    return OptionError(
+        "test_share", share, f"the input has splits, such as {name}; remove it, or add --ignore-splits to draw others"
+    )
+
+
+def no_splits_to_ignore() -> OptionError:
+    """Return the error of --ignore-splits for an input without splits."""
+    return OptionError("ignore_splits", True, "has no effect: no row of the input has a split; remove it")
+
+
 class RowSplits(NamedTuple):
     """The names of the splits, and the place among them of each row's (-1: it is in none)."""
 
@@ -54,8 +66,6 @@ def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, ow
         number = {name: n for n, name in enumerate(names)}
         places = (number.get(name, -1) for name in own or repeat("", keys.size))
         of_rows = np.fromiter(places, dtype=np.int32, count=keys.size)
-    elif names:
-        raise OptionError("test_share", share, f"the rows have splits already ({', '.join(names)}); remove it")
     else:
         test = drawn_test(task.options.seed, share, keys if groups is None else groups)
         names, of_rows = ["test", "train"], np.subtract(1, test, dtype=np.int32)
