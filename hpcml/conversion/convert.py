@@ -148,7 +148,7 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
 
         _check_use(task, part, total)
         size = f"{plural(part.n_features, 'feature')} × {plural(len(names), 'label')}"
-        task.log(f"{output}: writing {plural(total['rows'], 'row')} × {size}")
+        task.log.detail(f"{output}: writing {plural(total['rows'], 'row')} × {size}")
         _write(task, out, part, first, total, ones)
     return ConvertReport(
         output=Path(output),

@@ -155,7 +155,7 @@ def read_jsonl(task: Conversion) -> Part:
     if ignores_splits and not mpi.agreed_any(task.comm, has_splits):
         raise no_splits_to_ignore()
     check_fields(task, corpus)
-    task.log(f"{path}: read; making rows")
+    task.log.detail(f"{path}: read; making rows")
     return vectorise(task, corpus)
 
 

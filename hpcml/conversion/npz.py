@@ -255,7 +255,7 @@ def read_npz(task: Conversion) -> Part:
                 columns.setdefault("y", list(islice(lines, n)))
                 describe_rows(rows, Batch(n, columns, numbered(path, low)), roles, options, by_number=Y is not None)
             next(lines, None)  # reads what follows this rank's rows
-    task.log(f"{path}: read")
+    task.log.detail(f"{path}: read")
     return finish(task, rows, None if Y is None else label_names or [str(label) for label in range(n_labels)])
 
 

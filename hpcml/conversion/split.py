@@ -73,7 +73,7 @@ def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, ow
             names, of_rows = _splits_of_like(task, keys, groups, names, of_rows)
         _, (n_test, n_train, *_) = mpi.exclusive_sum(comm, np.bincount(of_rows, minlength=len(names)))
         check_sizes(int(n_test), int(n_test + n_train), share)
-        task.log(f"--test-share {share}: {n_test / (n_test + n_train):.3f} of the rows are test rows")
+        task.log.detail(f"--test-share {share}: {n_test / (n_test + n_train):.3f} of the rows are test rows")
     if groups is not None and names:
         inside = of_rows >= 0
         of_inside, split = groups[inside], of_rows[inside]

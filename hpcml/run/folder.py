@@ -140,7 +140,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.checkpoints.mkdir(exist_ok=True)
         self.log.file = self.path / "log.txt"
         if said := record(self.path / ENVIRONMENT, found):
-            self.log(said)
+            self.log.detail(said)
         return UNFINISHED if resume and self.start.exists() else NEW
 
     @contextmanager

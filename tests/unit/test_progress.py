@@ -30,10 +30,10 @@ def test_time_left_without_a_terminal(clock):
         now[0] = 100 + seconds
         progress.update(done, f"pass {seconds}")
     assert said == [
-        "labels: 0 of 90 pass 10",
-        "labels: 9 of 90 pass 20, about 3 min left",
-        "labels: 30 of 90 pass 60, about 2 min left",
-        "labels: 90 of 90 pass 70",
+        "labels: 0 of 90, pass 10",
+        "labels: 9 of 90, pass 20, about 3 min left",
+        "labels: 30 of 90, pass 60, about 2 min left",
+        "labels: 90 of 90, pass 70",
     ]
 
 
