@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 QUIET, VERBOSE = "--quiet", "--verbose"
 HELP = f"""Train very many linear and boosted classifiers, on large sparse data, with MPI.
 
-With {QUIET} a command prints only its result, warnings and errors, with {VERBOSE} also internals, such as iterations and memory."""
+{QUIET} prints only results, warnings and errors; {VERBOSE} also internals."""
 NAMES = [name for names in COMMANDS.values() for name in names if not name.startswith("-")]
 
 

@@ -120,9 +120,7 @@ class Tuner:
                 means = np.nanmean(scores, axis=0)
                 best, new = text_of(settings[int(np.argmax(means))]), grid.grow(settings, means)
                 if new and len(self.rounds) > ROUNDS:
-                    folder.log(
-                        f"note: the best setting ({best}) lies at the end of the grid; --lambdas and --weights set another grid"
-                    )
+                    folder.log(f"note: the best setting ({best}) lies at the end of the grid; --lambdas and --weights set another")
                     break
                 if new:
                     folder.log.detail(f"the best setting so far ({best}) lies at the end of the grid, which grows")
