@@ -128,6 +128,14 @@ def test_each_rank_has_one_thread_whatever_the_user_has_set(mpirun):
     assert result.stderr.count("THREADS {1}") == 2, result.stderr
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two ranks need two cores")
+def test_check_says_that_all_is_well_without_settings_of_threads(mpirun, tmp_path):
+    result = done(mpirun(2, "check", tmp_path / "new", env=dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "8")))
+    lines = result.stdout.splitlines()
+    assert lines.pop() == "all is well: everything that training needs works"
+    assert all(line.startswith("ok       ") for line in lines)
+
+
 # What a rank compiles it saves, and nothing else.
 NOTES_WHAT_IT_COMPILES = """
 import os, sys
