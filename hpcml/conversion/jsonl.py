@@ -124,8 +124,9 @@ def check_first(task: Conversion) -> None:
     share, value = task.options.test_share, None
     with suppress(DataError, OSError, ValueError, StopIteration):  # whatever is wrong is for the reader to say
         value = loaded(next(read_lines(task.inputs[0], task.max_line))[1].encode())
-    if share is not None and not task.options.ignore_splits and isinstance(value, dict) and isinstance(value.get("split"), str):
-        raise two_kinds_of_splits(share, value["split"])
+    name = value.get("split") if isinstance(value, dict) and not task.options.ignore_splits else None
+    if share is not None and name and isinstance(name, str):
+        raise two_kinds_of_splits(share, name)
 
 
 def read_jsonl(task: Conversion) -> Part:

@@ -17,7 +17,7 @@ from hpcml.data.stratify import divide
 from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.files.atomic import temporary_path
 from hpcml.files.slabs import editing, group_in
-from hpcml.log import Log, plural
+from hpcml.log import Log, named, plural
 from hpcml.rng import uniform
 
 
@@ -36,7 +36,7 @@ def check_split_name(name: str) -> str:
 def two_kinds_of_splits(share: float, name: str) -> OptionError:
     """Return the error of --test-share for an input in which a row is in the split `name`."""
     return OptionError(
-        "test_share", share, f"the input has splits, such as {name}; remove it, or add --ignore-splits to draw others"
+        "test_share", share, f"the input has splits, such as {named(name)}; remove it, or add --ignore-splits to draw others"
     )
 
 

@@ -105,6 +105,8 @@ def test_splits_of_the_input_can_be_ignored(tmp_path):
     found = ignored.read_bytes()
     _, expected = make(tmp_path, "\n".join(map(json.dumps, documents)), test_share=0.5)
     assert found == expected.read_bytes()
+    _, empty = make(tmp_path, "\n".join(json.dumps(document | {"split": ""}) for document in documents), test_share=0.5)
+    assert empty.read_bytes() == found
     with pytest.raises(ConfigError, match="--ignore-splits: has no effect: no row of the input has a split; remove it"):
         make(tmp_path, '{"text": "a", "split": ""}', ignore_splits=True)
 
