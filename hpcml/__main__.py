@@ -32,6 +32,7 @@ def main() -> None:
     signals = StopSignals().__enter__()  # before anything is imported that takes its time
     defer()
     loading.in_program = True
+    loading.cap_threads()
     from hpcml.cli.guard import Guard
 
     guard = Guard(signals).start()

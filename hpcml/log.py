@@ -58,20 +58,20 @@ def joined(lines: Iterable[str]) -> str:
 class Log:
     """Lines for people. On other ranks than 0 every call does nothing."""
 
-    def __init__(self, rank: int, quiet: bool = False, to_logger: bool = False) -> None:
-        """`quiet`: print warnings only; `to_logger`: print nothing, tell the logger `hpcml`."""
-        self.rank, self.quiet, self.to_logger = rank, quiet, to_logger
+    def __init__(self, rank: int, quiet: bool = False, to_logger: bool = False, verbose: bool = False) -> None:
+        """`quiet`: print warnings only; `verbose`: also internals; `to_logger`: print nothing, tell the logger `hpcml`."""
+        self.rank, self.quiet, self.to_logger, self.verbose = rank, quiet, to_logger, verbose
         self.file: Path | None = None
 
-    def __call__(self, message: str, has_lines: bool = False) -> None:
+    def __call__(self, message: str, has_lines: bool = False, level: int = logging.INFO) -> None:
         """Print one line, or with `has_lines` lines that were `joined`; append it to the log file, if there is one."""
         if self.rank != 0:
             return
         text = joined(message.split("\n") if has_lines else [message])
-        warns = "warning: " in text
+        level = logging.WARNING if "warning: " in text else level
         if self.to_logger:
-            logging.getLogger("hpcml").log(logging.WARNING if warns else logging.INFO, text)
-        elif warns or not self.quiet:
+            logging.getLogger("hpcml").log(level, text)
+        elif level >= (logging.WARNING if self.quiet else logging.DEBUG if self.verbose else logging.INFO):
             say(text, sys.stderr)
         if self.file is not None:
             try:
@@ -80,6 +80,10 @@ class Log:
             except OSError as error:  # a log that cannot be written is no reason to lose the work
                 say(f"{self.file}: cannot write: {error.strerror}; going on without it", sys.stderr)
                 self.file = None
+
+    def detail(self, message: str) -> None:
+        """Log internals, on which a user seldom acts: printed with --verbose, and always in the log file."""
+        self(message, level=logging.DEBUG)
 
 
 def say(text: str, stream: TextIO) -> None:
@@ -149,7 +153,7 @@ class Progress:
         elif time.monotonic() - self.last >= self.every:
             self.last = time.monotonic()
             of = "" if self.total is None else f" of {self.total}"
-            self.log(f"{self.what}: {done}{of} {note}".rstrip() + self._left(share))
+            self.log(f"{self.what}: {done}{of}{f', {note}' if note else ''}{self._left(share)}")
 
     def _left(self, share: float | None) -> str:
         """How long the rest takes at the mean speed so far; "" where that is not known."""

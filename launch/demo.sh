@@ -5,7 +5,7 @@
 set -euo pipefail
 RANKS=${RANKS:-2}
 source "$(dirname "$0")/setup.sh" mpi,report
-HPCML_RANKS=$RANKS source launch/env.sh
+source launch/env.sh
 mkdir -p demo
 
 step() {  # step TITLE HPCML-ARGUMENTS...: show a command, then run it

@@ -13,6 +13,7 @@
 set -euo pipefail
 source "$(dirname "$0")/setup.sh" mpi,test,docs
 source launch/env.sh
+export OMP_NUM_THREADS=1  # the tests of ranks share the cores
 everything=""
 if [[ ${1:-} == --all ]]; then
   everything=--all
@@ -72,7 +73,6 @@ tests() {  # tests RANKS PYTEST-ARGUMENTS...: under mpirun; choosing no test is 
 spread_tests() (  # spread_tests PYTEST-ARGUMENTS...: the tests that start without mpirun, spread over the cores by pytest-xdist
   workers=$(count_cores)
   workers=$((workers < 8 ? workers : 8))
-  share_threads "$workers"
   code=0
   timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-40m}" \
     python -m pytest -p no:cacheprovider --numprocesses "$workers" --dist worksteal "$@" || code=$?

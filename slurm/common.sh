@@ -26,7 +26,7 @@ TASK=${TASK:-${SLURM_JOB_ID:-}}
 
 state_of_job() { limited 60 scontrol show job "$TASK" 2>/dev/null | sed -n "s/^ *$1=\([^ ]*\).*/\1/p" | head -n 1; }
 
-set_up() {  # the environment of the job, thread caps, and RANKS: the command that starts a rank in every task
+set_up() {  # the environment of the job, and RANKS: the command that starts a rank in every task
   trap 'SIGNALLED=yes' USR1 TERM
   [[ -n ${SLURM_JOB_ID:-} ]] || die "this is a job script: submit it with sbatch, from the project's folder"
   [[ -f launch/env.sh ]] || die "submit this from the project's folder (there is no launch/env.sh in $PWD)"

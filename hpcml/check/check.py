@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,11 +21,10 @@ from hpcml.check import bits
 from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.files.atomic import sync
-from hpcml.log import Log, joined, size
+from hpcml.log import Log, joined, plural, size
 from hpcml.methods.registry import method_named, train
 from hpcml.mpi.memory import memory_of_node, room_per_rank
 from hpcml.mpi.runtime import node_name
-from hpcml.run.environment import THREADS
 from hpcml.run.session import Session, Target
 from hpcml.signals import StopSignals, undone
 
@@ -35,27 +34,33 @@ _ROWS = 2000
 
 @dataclass
 class Findings:
-    """The findings: sentences, and how many of them tell of something to mend."""
+    """The findings: sentences, and how many of them are warnings and errors."""
 
     lines: list[str] = field(default_factory=list)
+    n_warnings: int = 0
     n_bad: int = 0
     well: str = "everything that training needs works"
 
     def ok(self, sentence: str) -> None:
         """All is well."""
-        self.lines.append(f"ok    {sentence}")
+        self.lines.append(f"ok       {sentence}")
 
-    def note(self, sentence: str) -> None:
+    def warn(self, sentence: str) -> None:
         """It works, but slower or less safely than it could."""
-        self.lines.append(f"note  {sentence}")
+        self.lines.append(f"warning  {sentence}")
+        self.n_warnings += 1
 
     def bad(self, sentence: str) -> None:
         """Training would fail, or be lost."""
-        self.lines.append(f"BAD   {sentence}")
+        self.lines.append(f"error    {sentence}")
         self.n_bad += 1
 
     def __str__(self) -> str:
-        end = self.well if not self.n_bad else f"{self.n_bad} to mend"
+        end = f"all is well: {self.well}"
+        if self.n_bad:
+            end = f"{plural(self.n_bad, 'error')} to correct"
+        elif self.n_warnings:
+            end = f"{self.well}, with {plural(self.n_warnings, 'warning')}"
         return joined([*self.lines, end])
 
 
@@ -87,7 +92,7 @@ def check(comm: mpi.Comm, folder: Path) -> Findings:
     """
     found = Findings()
     with _tried_in(comm, folder):
-        for part in (check_ranks, check_threads, check_memory, check_clocks, check_messages):
+        for part in (check_ranks, check_cores, check_memory, check_clocks, check_messages):
             part(comm, found)
         if check_files(comm, folder, found):
             check_locks(comm, folder, found)
@@ -109,7 +114,7 @@ def check_bits(comm: mpi.Comm, folder: Path, methods: Collection[str]) -> tuple[
         if not differs:
             found.ok(f"{name}: same")
         elif package is not None or name not in expected:
-            found.note(f"{name}: {differs}" + (f" (computed by {package}, whose versions differ)" if package else ""))
+            found.warn(f"{name}: {differs}" + (f" (computed by {package}, whose versions differ)" if package else ""))
         else:
             found.bad(f"{name}: {differs}")
     return found, made
@@ -119,41 +124,30 @@ def check_ranks(comm: mpi.Comm, found: Findings) -> None:
     """Collective over `comm`. Ranks, nodes, and whether Slurm counts as many."""
     nodes = Counter(comm.allgather(node_name()))
     per_node = sorted(set(nodes.values()))
-    spread = f"{per_node[0]} a node" if len(per_node) == 1 else f"{per_node[0]} to {per_node[-1]} a node"
-    found.ok(f"ranks: {comm.size} on {len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}, {spread}; {mpi.library()}, {mpi.abi()}")
+    spread = f", {'-'.join(map(str, dict.fromkeys((per_node[0], per_node[-1]))))} a node" if len(nodes) > 1 else ""
+    found.ok(f"ranks: {comm.size} on {plural(len(nodes), 'node')}{spread}; {mpi.library()}, {mpi.abi()}")
     tasks, wanted = os.environ.get("SLURM_NTASKS", ""), os.environ.get("SLURM_JOB_NUM_NODES", "")
     if tasks.isdigit() and int(tasks) != comm.size:
-        found.note(f"the Slurm job has {tasks} tasks, but only {comm.size} ranks run")
+        found.warn(f"ranks: the Slurm job has {tasks} tasks, but only {comm.size} ranks run; start them with mpirun -n {tasks}")
     if wanted.isdigit() and int(wanted) != len(nodes):
-        found.note(f"the Slurm job has {wanted} nodes, but ranks run on {len(nodes)}")
+        found.warn(f"ranks: the Slurm job has {wanted} nodes, but ranks run on {len(nodes)}; start them with srun")
     if len(per_node) > 1:
-        found.note("the nodes have different numbers of ranks; --ntasks-per-node makes them equal")
+        found.warn("ranks: the nodes have different numbers of ranks; --ntasks-per-node makes them equal")
 
 
-def threads_of(environ: Mapping[str, str], n_cores: int) -> int:
-    """The most threads that OpenMP, OpenBLAS, MKL or numba starts for one computation.
-
-    OpenBLAS and MKL take OpenMP's number where they have none; what has none takes every core.
-    """
-    found = {name: environ.get(name, "").partition(",")[0].strip() for name in THREADS}
-    openmp, blas, mkl, numba = (int(found[name]) if found[name].isdigit() else 0 for name in THREADS[:4])
-    return max(n or n_cores for n in (openmp, blas or openmp, mkl or openmp, numba))
-
-
-def check_threads(comm: mpi.Comm, found: Findings) -> None:
-    """Collective over `comm`. Have a node's ranks a core each, and no more threads than cores?"""
-    name, cores = node_name(), os.sched_getaffinity(0)
-    shares = comm.allgather((name, tuple(sorted(cores)), threads_of(os.environ, len(cores))))
-    for node in dict.fromkeys(share[0] for share in shares):
-        here = [share for share in shares if share[0] == node]
-        together, most = len(set().union(*(share[1] for share in here))), sum(share[2] for share in here)
-        if together < len(here):
-            found.bad(f"{node}: {len(here)} ranks share {together} cores and will wait for one another; ask for a core each")
-        elif most > together:
-            mend = f"set {', '.join(THREADS[:4])} to {together // len(here)} (in a clone, `source launch/env.sh` does)"
-            found.bad(f"{node}: {len(here)} ranks with {most} threads share {together} cores; {mend}")
-    if not found.n_bad:
-        found.ok(f"threads: {shares[0][2]} a rank, on {len(shares[0][1])} cores that rank 0 may use")
+def check_cores(comm: mpi.Comm, found: Findings) -> None:
+    """Collective over `comm`. Whether each rank of a node, which has one thread, has a core."""
+    places = comm.allgather((node_name(), tuple(sorted(os.sched_getaffinity(0)))))
+    for node, n_ranks in Counter(name for name, _ in places).items():
+        n_cores = len(set().union(*(cores for name, cores in places if name == node)))
+        if n_cores < n_ranks:
+            found.warn(
+                f"cores: {n_ranks} ranks of {node} share {plural(n_cores, 'core')}, so they wait for one another and work takes "
+                f"longer; start at most {plural(n_cores, 'rank')} there, or ask for a core each (Slurm: --cpus-per-task=1)"
+            )
+        else:
+            idle = f"; `mpirun -n {n_cores} hpcml ...` uses all" if comm.size == 1 < n_cores else ""
+            found.ok(f"cores: {n_cores} on {node}, of which each rank uses one{idle}")
 
 
 def check_memory(comm: mpi.Comm, found: Findings) -> None:
@@ -164,17 +158,16 @@ def check_memory(comm: mpi.Comm, found: Findings) -> None:
 
 
 def check_clocks(comm: mpi.Comm, found: Findings) -> None:
-    """Collective over `comm`. Whether the nodes agree what time it is (only logs depend on it)."""
+    """Collective over `comm`. Whether the nodes have the same time (only logs depend on it)."""
     comm.Barrier()
     times = comm.allgather(time.time())
-    apart = max(times) - min(times)
-    (found.note if apart > 5 else found.ok)(f"clocks: at most {apart:.1f} s apart")
+    if (apart := max(times) - min(times)) > 5:
+        found.warn(f"clocks: the nodes' clocks are {apart:.1f} s apart, and so are the times in their logs; synchronise them")
 
 
 def check_messages(comm: mpi.Comm, found: Findings) -> None:
     """Collective over `comm`. How fast small and large sums over the ranks are."""
     if comm.size == 1:
-        found.ok("messages: none with one rank")
         return
     least = []
     for size_of_sum, repeats in ((1, 50), (_BYTES // 8, 5)):
@@ -206,7 +199,7 @@ def check_files(comm: mpi.Comm, folder: Path, found: Findings) -> bool:
         )
         return False
     free, speed = shutil.disk_usage(folder).free, comm.size * _BYTES / seconds / 1e6
-    found.ok(f"files: all ranks see {folder}; {size(free)} free, written with {speed:.0f} MB/s by all ranks together")
+    found.ok(f"files: all ranks read and write {folder}, together with {speed:.0f} MB/s; {size(free)} are free")
     return True
 
 
@@ -231,9 +224,9 @@ def check_locks(comm: mpi.Comm, folder: Path, found: Findings) -> None:
     if file is not None:
         file.close()
     if comm.rank == 0 and works[0] and works[-1]:
-        found.ok("locks: a run folder is safe from a second job" if comm.size > 1 else "locks: the file system has them")
+        found.ok("locks: a run folder is safe from a second job")
     else:
-        found.note("locks: this file system has none between nodes; never let two jobs use one run folder")
+        found.warn("locks: this file system has none between nodes; never let two jobs use one run folder")
 
 
 def _locks(file: BinaryIO) -> bool:
@@ -264,8 +257,9 @@ def check_training(comm: mpi.Comm, folder: Path, found: Findings) -> None:
         return
     seconds = time.perf_counter() - begin
     if comm.rank == 0:
-        ranks = f"{comm.size} ranks" if comm.size > 1 else "1 rank"
+        ranks = plural(comm.size, "rank")
         if same:
-            found.ok(f"training: a run on {ranks}, interrupted and resumed, gave the bits of rank 0 alone, in {seconds:.1f} s")
+            run = f"a small run on {ranks}, interrupted and resumed,"
+            found.ok(f"training: {run} gave the model of rank 0 alone, in {seconds:.1f} s")
         else:
             found.bad(f"training: {ranks} gave another model than rank 0 alone; the nodes' processors or libraries differ")

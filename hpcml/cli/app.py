@@ -14,7 +14,7 @@ from hpcml.cli import about
 from hpcml.cli.config_files import check_text, config_files, shortened
 from hpcml.cli.families import ABOUT, COMMANDS, arrange, explain, family_app
 from hpcml.commands.operation import Operation, TrainingOperation, command_of, help_text
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, OptionError
 from hpcml.log import Log, say
 from hpcml.signals import StopSignals
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from hpcml import mpi
     from hpcml.cli.guard import Guard
 
-QUIET = "--quiet"
+QUIET, VERBOSE = "--quiet", "--verbose"
 HELP = f"""Train very many linear and boosted classifiers, on large sparse data, with MPI.
 
-With {QUIET} a command says nothing but its result, warnings and errors."""
+{QUIET} prints only results, warnings and errors; {VERBOSE} also internals."""
 NAMES = [name for names in COMMANDS.values() for name in names if not name.startswith("-")]
 
 
@@ -62,8 +62,10 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
 
     Raises ConfigError for a command line that makes no sense.
     """
-    quiet = QUIET in tokens
-    operation = parse([token for token in tokens if token != QUIET])
+    quiet, verbose = QUIET in tokens, VERBOSE in tokens
+    if quiet and verbose:
+        raise OptionError("verbose", None, "has no effect with", "quiet")
+    operation = parse([token for token in tokens if token not in (QUIET, VERBOSE)])
     if not isinstance(operation, Operation):  # help and version need no MPI
         return
     operation.check_options()
@@ -73,7 +75,7 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     comm = connect()
     from hpcml.run.session import Session
 
-    session = Session(comm, Log(comm.rank, quiet), StopSignals() if guard is None else guard.signals)
+    session = Session(comm, Log(comm.rank, quiet, verbose=verbose), StopSignals() if guard is None else guard.signals)
     result = operation.execute(session)
     text = operation.format_result(result)
     if isinstance(operation, TrainingOperation):  # the log file of the run has it, too

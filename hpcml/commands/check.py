@@ -51,7 +51,7 @@ class Check(Operation["tuple[Findings, Digests]"]):
         return str(result[0])
 
     def finish(self, session: Session, result: Any) -> None:
-        """Write the digests. Raise ConfigError if something is BAD. Collective over the session."""
+        """Write the digests. Raise ConfigError if there is an error. Collective over the session."""
         from hpcml.check.bits import write
         from hpcml.mpi import run_on_root
 
@@ -59,5 +59,5 @@ class Check(Operation["tuple[Findings, Digests]"]):
         if self.json is not None:
             run_on_root(session.comm, f"writing {self.json}", lambda: write(Path(self.json), digests))
         if session.comm.bcast(findings.n_bad):
-            advice = "results marked BAD differ from those of other processors" if self.bits else "correct what is marked BAD"
+            advice = "results marked error differ from those of other processors" if self.bits else "correct what is marked error"
             raise ConfigError(f"check failed: {advice}")

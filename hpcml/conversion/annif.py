@@ -256,7 +256,7 @@ def read_annif(task: Conversion) -> Part:
         task.log(f"left out: {plural(left_out, 'document')} without subjects (--unindexed keeps them)")
     if unknown:
         task.log(f"warning: left out: {plural(unknown, 'entry', 'entries')} of subjects that {options.vocabulary} does not have")
-    task.log(f"{task.what}: read; making rows")
+    task.log.detail(f"{task.what}: read; making rows")
     part = vectorise(task, corpus)
     if path is not None:
         part.label_titles = [titles.get(name, "") for name in part.labels["Y"]]

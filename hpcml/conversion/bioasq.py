@@ -52,7 +52,7 @@ def read_bioasq(task: Conversion) -> Part:
     missing = sorted(set().union(*comm.allgather(unknown)))
     if missing:
         task.log(f"note: {len(missing):,} headings are not in {names}, such as {named(missing[0])!r}; their names stay")
-    task.log(f"{path}: read; making rows")
+    task.log.detail(f"{path}: read; making rows")
     part = vectorise(task, corpus)
     if descriptors is not None:
         part.label_titles = descriptors.titles(part.labels["Y"])

@@ -82,13 +82,13 @@ def reading(task: Conversion) -> Iterator[None]:
 
     Raises DataError, and as `mpi.agreed`.
     """
-    fatal: DataError | None = None
+    fatal: DataError | OptionError | None = None
     with mpi.agreed(task.comm, f"reading {task.what}"):
         try:
             yield
         except EnoughBadRecords:
             pass
-        except DataError as error:
+        except (DataError, OptionError) as error:
             fatal = error
     task.bad.conclude(task.comm, task.what, fatal, task.log)
 

@@ -96,11 +96,14 @@ def convert(
         if options.rows is None:
             raise ConfigError(f"{source} needs --rows, the number of rows to make")
     is_text = check_options(chosen.options, chosen.is_text, options)
-    reader: Callable[[Conversion], Part] = getattr(import_module(f"hpcml.conversion.{chosen.module}"), f"read_{source}")
+    module = import_module(f"hpcml.conversion.{chosen.module}")
+    reader: Callable[[Conversion], Part] = getattr(module, f"read_{source}")
     bad = BadRecords(options.skip_bad, "skip_bad" in chosen.options)
     task = Conversion(comm, source, files, options, log, files[0] if files else source, is_text, made, bad=bad)
     if options.max_line_mb is not None:
         task = replace(task, max_line=options.max_line_mb << 20)
+    if options.test_share is not None and hasattr(module, "check_first"):
+        mpi.run_on_root(comm, f"reading {task.what}", lambda: module.check_first(task))
     return write_dataset(task, reader, output, force)
 
 
@@ -146,7 +149,7 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
 
         _check_use(task, part, total)
         size = f"{plural(part.n_features, 'feature')} × {plural(len(names), 'label')}"
-        task.log(f"{output}: writing {plural(total['rows'], 'row')} × {size}")
+        task.log.detail(f"{output}: writing {plural(total['rows'], 'row')} × {size}")
         _write(task, out, part, first, total, ones)
     return ConvertReport(
         output=Path(output),

@@ -79,5 +79,5 @@ def read_folder(task: Conversion) -> Part:
                 text = read_text(folder / name, encoding, task.max_line)
                 values = [[text] if field.name == "text" else [] for field in corpus.fields]
                 corpus.add(name, values, labels, split)
-    task.log(f"{folder}: {plural(len(files), 'file')} read; making rows")
+    task.log.detail(f"{folder}: {plural(len(files), 'file')} read; making rows")
     return vectorise(task, corpus)

@@ -18,7 +18,7 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.table import Batch, Roles, describe_rows, numbered, read_table, wanted
 from hpcml.data.in_memory import sound_csr
-from hpcml.errors import ConfigError, DataError, MatrixError
+from hpcml.errors import ConfigError, DataError, MatrixError, OptionError
 from hpcml.log import Log
 
 ROWS = 4096  # of a frame that are looked at together
@@ -72,6 +72,8 @@ class Matrices(NamedTuple):
 def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
     """Collective over `comm`. Write this rank's rows, behind lower ranks'. Raises as `convert`."""
     sources.check_options(sources.SPARSE, False, options)
+    if given.splits is not None and options.test_share is not None:
+        raise OptionError("test_share", options.test_share, "has no effect with", "splits")
 
     def read(task: Conversion) -> Part:
         with mpi.agreed(comm, "reading X and Y"):

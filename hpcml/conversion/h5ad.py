@@ -200,5 +200,5 @@ def read_h5ad(task: Conversion) -> Part:
                 high = min(low + ROWS, end)
                 columns: dict[str, Any] = {name: _column(file, "obs", name, low, high, matrix.n_rows) for name in used}
                 describe_rows(rows, Batch(high - low, columns, numbered(path, low)), roles, options)
-    task.log(f"{path}: read")
+    task.log.detail(f"{path}: read")
     return finish(task, rows)

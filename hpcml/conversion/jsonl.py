@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion, lines_of, reading
 from hpcml.conversion.part import Part
-from hpcml.conversion.split import check_split_name
+from hpcml.conversion.split import check_split_name, no_splits_to_ignore, two_kinds_of_splits
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.conversion.vocabulary import OTHER_KEYS, PLAIN, Field
 from hpcml.errors import DataError, nearest, repeated
-from hpcml.files.lines import byte_range
+from hpcml.files.lines import byte_range, read_lines
 from hpcml.files.opening import decoded
 from hpcml.log import is_unicode
 
@@ -118,9 +119,20 @@ def string_of(value: object, key: str, stored: bool = True) -> str:
     return value
 
 
+def check_first(task: Conversion) -> None:
+    """Raise OptionError if the first document has a split beside --test-share, before the input is unpacked and read. Local."""
+    share, value = task.options.test_share, None
+    with suppress(DataError, OSError, ValueError, StopIteration):  # whatever is wrong is for the reader to say
+        value = loaded(next(read_lines(task.inputs[0], task.max_line))[1].encode())
+    name = value.get("split") if isinstance(value, dict) and not task.options.ignore_splits else None
+    if share is not None and name and isinstance(name, str):
+        raise two_kinds_of_splits(share, name)
+
+
 def read_jsonl(task: Conversion) -> Part:
     """Collective. Read this rank's lines. Raises DataError with the line."""
     (path,) = task.inputs
+    share, ignores_splits, has_splits = task.options.test_share, task.options.ignore_splits, False
     corpus = Corpus(task)
     corpus.n_lines = 0
     begin, end = byte_range(task.comm, path)
@@ -131,14 +143,20 @@ def read_jsonl(task: Conversion) -> Part:
                 continue
             with task.bad.at(place):
                 value = loaded(line.removesuffix(b"\n"))
+                if ignores_splits and isinstance(value, dict):
+                    has_splits |= bool(value.pop("split", None))
                 document = document_of(value, corpus.fields, task.options.group)
                 if document.labels is None and task.options.empty_labels == "none":
                     document = document._replace(labels=[])
+                if share is not None and document.split:
+                    raise two_kinds_of_splits(share, document.split)
                 corpus.add(*document[:4], line=place.of_rank, group=document.group)
                 if len(corpus.keys) < SOME_KEYS:
                     corpus.keys.update(value)
+    if ignores_splits and not mpi.agreed_any(task.comm, has_splits):
+        raise no_splits_to_ignore()
     check_fields(task, corpus)
-    task.log(f"{path}: read; making rows")
+    task.log.detail(f"{path}: read; making rows")
     return vectorise(task, corpus)
 
 

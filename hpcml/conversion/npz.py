@@ -23,6 +23,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion, check_matrix_labels, read_names
 from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish, rows_as_csr
 from hpcml.conversion.part import Part
+from hpcml.conversion.split import no_splits_to_ignore, two_kinds_of_splits
 from hpcml.conversion.table import Batch, Roles, describe_rows, numbered
 from hpcml.errors import DataError, OptionError
 from hpcml.files.lines import LINE_MIB, read_lines
@@ -200,6 +201,13 @@ def read_npz(task: Conversion) -> Part:
                 raise DataError(f"{path}: no labels (y, or Y); {hint}")
             if options.label_names is not None and Y is None:
                 raise OptionError("label_names", options.label_names, "the labels have names of their own; remove it")
+            if options.ignore_splits or options.test_share is not None:
+                names = _values(path, "splits", arrays.of.get("splits", np.zeros(0, "U1")).reshape(-1))
+                first = next(filter(None, map(str, names)), "")
+                if options.ignore_splits and not first:
+                    raise no_splits_to_ignore()
+                if first and not options.ignore_splits:
+                    raise two_kinds_of_splits(options.test_share, first)
         n_rows, n_features = X.shape
         n_labels = 0 if Y is None else Y.shape[1]
         feature_names = read_names(task.comm, options.feature_names, n_features, "features") or own.get("feature_names")
@@ -213,7 +221,9 @@ def read_npz(task: Conversion) -> Part:
             for block in matrix_blocks(path, X, begin, end, options.missing_as_zero):
                 rows.add(block)
             lists: dict[str, tuple[Path, np.ndarray]] = {
-                name: (path, arrays.of[name]) for name in ("row_ids", "splits") if name in arrays.of
+                name: (path, arrays.of[name])
+                for name in ("row_ids", "splits")
+                if name in arrays.of and not (name == "splits" and options.ignore_splits)
             }
             lines: Iterator[str] = iter(())
             if Y is not None:
@@ -245,7 +255,7 @@ def read_npz(task: Conversion) -> Part:
                 columns.setdefault("y", list(islice(lines, n)))
                 describe_rows(rows, Batch(n, columns, numbered(path, low)), roles, options, by_number=Y is not None)
             next(lines, None)  # reads what follows this rank's rows
-    task.log(f"{path}: read")
+    task.log.detail(f"{path}: read")
     return finish(task, rows, None if Y is None else label_names or [str(label) for label in range(n_labels)])
 
 

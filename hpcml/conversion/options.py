@@ -145,7 +145,11 @@ class ConvertOptions:
     """With --like: labels with another name than in the file, as in OLD=NEW, or files with
     `OLD<tab>NEW` on each line.
     """
-    test_share: Annotated[float | None, NotWith("split_column", "test_years")] = None
+    ignore_splits: Flag = False
+    """Ignore the splits of the rows in the input (jsonl: the key split; npz: the array splits), for instance to
+    draw others with --test-share.
+    """
+    test_share: Annotated[float | None, NotWith("split_column", "folder_splits", "test_years")] = None
     """Share of the rows in the random split test; the others are the split train."""
     seed: Annotated[int, Only("test_share")] = 0
     """Random seed for the split of --test-share and for synthetic rows. Default: 0."""

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from hpcml import mpi
-from hpcml.errors import BadRecordsError, DataError
+from hpcml.errors import BadRecordsError, DataError, HpcmlError
 from hpcml.log import Log, joined, plural
 
 LISTED = 10  # bad records that errors and the log list
@@ -75,7 +75,7 @@ class BadRecords:
                 continue
             yield found
 
-    def conclude(self, comm: mpi.Comm, what: object, fatal: DataError | None, log: Log) -> None:
+    def conclude(self, comm: mpi.Comm, what: object, fatal: HpcmlError | None, log: Log) -> None:
         """Raise the error that comes first in the input, or log the records that are skipped. Collective over `comm`.
 
         `fatal` is the error that ended this rank's reading.

@@ -1,6 +1,6 @@
 """The sources of `hpcml convert`: their options, checks of these, and their inputs.
 
-A source NAME is read by the function `read_NAME` of a module of this folder.
+A source NAME is read by the function `read_NAME` of a module of this folder, after its `check_first`, if it has one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ POINTS = ("checkerboard", "circle", "gaussians", "sine", "text")
 # fmt: off
 SOURCES = {
     "jsonl": Source("JSON lines: an object with title, text and labels on each line", "jsonl",
-                    ("descriptors", "empty_labels", "unique_ids", "group", *TEXT, *LINES)),
+                    ("descriptors", "empty_labels", "unique_ids", "group", "ignore_splits", *TEXT, *LINES)),
     "pubmed": Source("NLM's PubMed files: citations with MeSH headings", "pubmed", PUBMED, most=ANY, by_file=True),
     "annif": Source("Annif's document corpora", "annif", ("vocabulary", "language", "unindexed", "group", *TEXT, *LINES), most=ANY),
     "bioasq": Source("BioASQ's JSON: articles with MeSH headings", "bioasq", ("descriptors", *TEXT, *LINES)),
@@ -65,7 +65,7 @@ SOURCES = {
     "svmlight": Source("svmlight text: `label index:value ...`", "svmlight", ("zero_based", *LIKE, *LINES), False),
     "xmc": Source("Text of the extreme-classification repository", "svmlight", (*NAMES, *LINES), False),
     "npz": Source("Matrices of NumPy and SciPy, labels there or in a second file", "npz",
-                  ("label_separator", "feature_names", "label_names", *SPARSE), False, 2, by_file=True),
+                  ("label_separator", "feature_names", "label_names", "ignore_splits", *SPARSE), False, 2, by_file=True),
     "h5ad": Source("AnnData files", "h5ad", ("layer", "raw", "obsm", *COLUMNS), False),
     "arff": Source("ARFF files of Weka, MULAN and MEKA", "arff", ("label_xml", *TABLE, *LINES), None),
     "synthetic": Source(f"Rows made by a formula: {', '.join(POINTS)}", "synthetic", MADE, False, names=POINTS),

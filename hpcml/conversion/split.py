@@ -17,7 +17,7 @@ from hpcml.data.stratify import divide
 from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.files.atomic import temporary_path
 from hpcml.files.slabs import editing, group_in
-from hpcml.log import Log, plural
+from hpcml.log import Log, named, plural
 from hpcml.rng import uniform
 
 
@@ -31,6 +31,18 @@ def check_split_name(name: str) -> str:
     if name in ("all", ".", "..") or "/" in name or "," in name:
         raise ValueError(f"split {name!r} cannot be used; choose another name, without / and comma and not all")
     return name
+
+
+def two_kinds_of_splits(share: float, name: str) -> OptionError:
+    """Return the error of --test-share for an input in which a row is in the split `name`."""
+    return OptionError(
+        "test_share", share, f"the input has splits, such as {named(name)}; remove it, or add --ignore-splits to draw others"
+    )
+
+
+def no_splits_to_ignore() -> OptionError:
+    """Return the error of --ignore-splits for an input without splits."""
+    return OptionError("ignore_splits", True, "has no effect: no row of the input has a split; remove it")
 
 
 class RowSplits(NamedTuple):
@@ -54,8 +66,6 @@ def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, ow
         number = {name: n for n, name in enumerate(names)}
         places = (number.get(name, -1) for name in own or repeat("", keys.size))
         of_rows = np.fromiter(places, dtype=np.int32, count=keys.size)
-    elif names:
-        raise OptionError("test_share", share, f"the rows have splits already ({', '.join(names)}); remove it")
     else:
         test = drawn_test(task.options.seed, share, keys if groups is None else groups)
         names, of_rows = ["test", "train"], np.subtract(1, test, dtype=np.int32)
@@ -63,7 +73,7 @@ def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, ow
             names, of_rows = _splits_of_like(task, keys, groups, names, of_rows)
         _, (n_test, n_train, *_) = mpi.exclusive_sum(comm, np.bincount(of_rows, minlength=len(names)))
         check_sizes(int(n_test), int(n_test + n_train), share)
-        task.log(f"--test-share {share}: {n_test / (n_test + n_train):.3f} of the rows are test rows")
+        task.log.detail(f"--test-share {share}: {n_test / (n_test + n_train):.3f} of the rows are test rows")
     if groups is not None and names:
         inside = of_rows >= 0
         of_inside, split = groups[inside], of_rows[inside]

@@ -89,7 +89,7 @@ def read_svmlight(task: Conversion) -> Part:
     rows.feature_names = None  # also where the features of --like have some
     if task.like is None:
         rows.n_features = int(mpi.allreduce_max(task.comm, width))
-    task.log(f"{path}: read")
+    task.log.detail(f"{path}: read")
     return finish(task, rows, columns=columns)
 
 
@@ -130,5 +130,5 @@ def read_xmc(task: Conversion) -> Part:
         raise DataError(
             f"{path}: {n_found} rows, but line 1 says {n_rows}; it is truncated, or has lines without labels and features"
         )
-    task.log(f"{path}: read")
+    task.log.detail(f"{path}: read")
     return finish(task, rows, label_names or [str(label) for label in range(n_labels)])

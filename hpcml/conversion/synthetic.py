@@ -136,5 +136,5 @@ def read_synthetic(task: Conversion) -> Part:
     rows = NumberRows(task, ["x", "y"], 2)
     rows.add(NumberSlice(keep.sum(axis=1), np.nonzero(keep)[1], values[keep]))
     rows.labels.add(points.positive, np.zeros(np.count_nonzero(points.positive), dtype=np.int64))
-    task.log(f"{name}: {n_rows:,} points made")
+    task.log.detail(f"{name}: {n_rows:,} points made")
     return finish(task, rows, BINARY)

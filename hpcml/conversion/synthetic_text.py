@@ -192,6 +192,6 @@ def read_text(task: Conversion) -> Part:
         for slab in corpus.slabs(*task.share(options.rows)):
             rows.add(slab.rows)
             rows.labels.add(slab.label_lengths, slab.labels)
-    task.log(f"text: {options.rows:,} rows made")
+    task.log.detail(f"text: {options.rows:,} rows made")
     width = len(str(n_labels - 1))
     return finish(task, rows, [f"L{label:0{width}}" for label in range(n_labels)])

@@ -292,7 +292,7 @@ def read_table(
                     search.add(part)
     if rows is not None:
         leave_out_columns(task, rows, search, reasons)
-    task.log(f"{what}: read; making rows")
+    task.log.detail(f"{what}: read; making rows")
     return finish(task, rows) if corpus is None else vectorise(task, corpus)
 
 

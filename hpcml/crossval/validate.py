@@ -55,14 +55,14 @@ def cross_validate(
     for problem in problems:
         check_room(comm, problem, chosen)
         left_out = f"; {problem.n_left_out} with too few rows of a class are left out" if problem.n_left_out else ""
-        sizes = f"{problem.n_rows:,} rows × {problem.n_features:,} features, {len(problem.labels)} label(s)"
+        sizes = f"{problem.n_rows:,} rows × {problem.n_features:,} features, {plural(len(problem.labels), 'label')}"
         unlabelled = f"; {plural(problem.n_unlabelled, 'unlabelled row')} left out" if problem.n_unlabelled else ""
         empty = f"; {plural(problem.n_empty, 'row')} without any known feature get no labels" if problem.n_empty else ""
         log(f"{problem.path}: {sizes}{left_out}{unlabelled}{empty}")
     f1, seconds = CvTasks(comm, problems, chosen, options).run(log)
     each = np.sum([of_problem.sum(axis=(0, 1)) for of_problem in seconds], axis=0).tolist()
     times = ", ".join(f"{method} {value:.3g} s" for method, value in zip(names, each, strict=True))
-    log(f"training took, in all: {times}")
+    log.detail(f"training took, in all: {times}")
     return CrossValidation(problems, list(names), options.baseline or names[0], options.folds, options.seed, f1, seconds)
 
 

@@ -59,7 +59,6 @@ class Evaluation(LabelMeasures, ReportedResult):
     labels: np.ndarray  # the evaluated labels' numbers in the model
     label_names: list[str]
     n_positive: np.ndarray  # per evaluated label, rows of the split that have it
-    steps: np.ndarray  # per evaluated label, iterations of its training (0: not trained)
     not_in_data: list[str]  # labels that were asked for but that the data does not know
     n_not_in_model: int = 0  # labels of these rows that the model does not know
     n_missed: int = 0  # pairs of a row and such a label, which count as missed (`judged.Missed`)
@@ -102,8 +101,6 @@ class Evaluation(LabelMeasures, ReportedResult):
             yield f"note: {plural(self.n_unused, 'row')} of the data in no split" + (", judged, too" if self.split == "all" else "")
         if self.n_empty:
             yield f"note: {plural(self.n_empty, 'row')} without any known feature, judged as rows that get no labels"
-        if self.steps.any():
-            yield f"iterations: {self.steps[self.steps > 0].mean():.1f} a label, {self.steps.max()} at most"
         yield from (f"{name}: {source}" for name in ("thresholds", "probabilities") if (source := getattr(self, name)))
         if n_labels > 1:
             yield f"labels of a row, and all pairs in micro, ordered by {self.compared_by}"
@@ -149,11 +146,11 @@ class Evaluation(LabelMeasures, ReportedResult):
             frequent, of = ranked, ""
         shown = {f"best labels{of} by average precision": frequent[:best], f"worst labels{of}": frequent[frequent.size - best :]}
         for title, chosen in shown.items() if frequent.size > 2 * best else [(f"labels{of} by average precision", frequent)]:
-            cells = [[title, "positives", "iterations", *(HEADINGS[m] for m in measures)]]
+            cells = [[title, "positives", *(HEADINGS[m] for m in measures)]]
             for label in chosen.tolist():
                 name = label_with_title(self.label_names[label], self.label_titles, label)
                 numbers = (cell(self.values[m][label], forms[m]) for m in measures)
-                cells.append(["  " + name, str(self.n_positive[label]), str(self.steps[label]), *numbers])
+                cells.append(["  " + name, str(self.n_positive[label]), *numbers])
             yield from ["", *table(cells)] if chosen.size else []
 
     @property
@@ -232,7 +229,6 @@ def evaluate(
         labels=numbers,
         label_names=[model.label_names[label] for label in numbers.tolist()],
         n_positive=n_positive,
-        steps=model.labels["steps"][numbers],
         not_in_data=judged.not_in_data,
         n_not_in_model=missed.n_labels,
         n_missed=missed.n_pairs,

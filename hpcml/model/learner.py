@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from hpcml.errors import ConfigError, DataError, NonFiniteError, OptionError, nearest
+from hpcml.loading import one_thread
 
 # A CSR non-zero takes 8 bytes, a dense entry 4: from this density on dense rows take no more memory.
 ALWAYS_DENSE = 0.5
@@ -249,7 +250,8 @@ def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
         warnings.simplefilter("ignore")
         try:
             classifier = learner.unfitted(seed, isinstance(X, np.ndarray))
-            return classifier.fit(_as_taken(classifier, X), y)
+            with one_thread():
+                return classifier.fit(_as_taken(classifier, X), y)
         except _REFUSALS as error:
             raise OptionError("base", learner.name, f"it cannot be trained on these rows: {one_line(error)}") from None
 
@@ -331,7 +333,8 @@ def _numbers(classifier: Any, method: str, X: Any) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            values = np.asarray(function(_as_taken(classifier, X)), dtype=np.float64)
+            with one_thread():
+                values = np.asarray(function(_as_taken(classifier, X)), dtype=np.float64)
         except _REFUSALS as error:
             raise DataError(
                 f"{type(classifier).__name__}: it refuses the rows: {one_line(error)}; give it rows like its own"

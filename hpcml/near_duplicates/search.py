@@ -28,7 +28,8 @@ def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: f
     begin = time.monotonic()
     bands = choose_bands(similarity)
     shard = load_shard(comm, dataset, split, unlabelled=True)
-    log(f"{dataset.path}: comparing {plural(shard.n_global, 'row')} by {bands.number} bands of {bands.size} hashes")
+    log(f"{dataset.path}: comparing {plural(shard.n_global, 'row')}")
+    log.detail(f"{bands.number} bands of {bands.size} hashes")
     pairs = find_pairs(comm, dataset, shard, similarity, bands, log)
     with mpi.agreed(comm, f"reading {dataset.path}"):
         rows = dataset.split(split) if dataset.n_unlabelled else np.zeros(0, np.int64)

@@ -123,7 +123,7 @@ class Checkpoints:
             if not (reason := self._damage(path)):
                 found = path
                 break
-            self.log(f"checkpoint {path.name} is damaged ({reason}); using an older one")
+            self.log(f"warning: checkpoint {path.name} is damaged ({reason}); using an older one")
         if reason and found is None:
             raise DataError(f"{self.folder}: no checkpoint can be used ({reason}); start again with --force")
         for damaged in present[: present.index(found)] if found is not None else []:

@@ -31,7 +31,6 @@ SLURM = (
     *("CLUSTER_NAME", "JOB_ID", "JOB_NAME", "JOB_NODELIST", "JOB_PARTITION", "NTASKS", "TASKS_PER_NODE", "CPUS_PER_TASK"),
     *("RESTART_COUNT", "ARRAY_JOB_ID", "ARRAY_TASK_ID", "STEP_ID", "MEM_PER_NODE", "MEM_PER_CPU", "SUBMIT_DIR"),
 )
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "HDF5_USE_FILE_LOCKING")
 
 
 def environment(comm: mpi.Comm) -> dict[str, Any]:
@@ -43,7 +42,8 @@ def environment(comm: mpi.Comm) -> dict[str, Any]:
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             packages[name] = metadata.version(name)
-    variables = {name: os.environ[name] for name in (*THREADS, *(f"SLURM_{name}" for name in SLURM)) if name in os.environ}
+    names = ("HDF5_USE_FILE_LOCKING", *(f"SLURM_{name}" for name in SLURM))
+    variables = {name: os.environ[name] for name in names if name in os.environ}
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "hpcml": version(),

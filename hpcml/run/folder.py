@@ -141,7 +141,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.checkpoints.mkdir(exist_ok=True)
         self.log.file = self.path / "log.txt"
         for said in record(self.path / ENVIRONMENT, found):
-            self.log(said)
+            (self.log if said.startswith("warning:") else self.log.detail)(said)
         return UNFINISHED if resume and self.start.exists() else NEW
 
     @contextmanager

@@ -107,7 +107,7 @@ class FolderLock:
                 self._beats = threading.Thread(target=self._beat, name="lock", daemon=True)
                 self._beats.start()
             if not has_locks:
-                self.log(f"{self.folder}: the file system has no locks; see that no other job uses the folder")
+                self.log(f"warning: {self.folder}: the file system has no locks; see that no other job uses the folder")
         except FileNotFoundError:
             return False
         finally:

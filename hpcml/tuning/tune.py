@@ -120,10 +120,10 @@ class Tuner:
                 means = np.nanmean(scores, axis=0)
                 best, new = text_of(settings[int(np.argmax(means))]), grid.grow(settings, means)
                 if new and len(self.rounds) > ROUNDS:
-                    folder.log(f"the best setting ({best}) still lies at the end of the grid, which grows no more")
+                    folder.log(f"note: the best setting ({best}) lies at the end of the grid; --lambdas and --weights set another")
                     break
                 if new:
-                    folder.log(f"the best setting so far ({best}) lies at the end of the grid, which grows")
+                    folder.log.detail(f"the best setting so far ({best}) lies at the end of the grid, which grows")
             default = next((number for number, each in enumerate(settings) if all(value == 1.0 for value in each.values())), None)
             which, best_for_all = choose(scores, problem.n_positive, self.wanted.one, default)
             decision, shared = self._decide(problem, which)
@@ -186,7 +186,7 @@ class Tuner:
             where = f"in {wanted.folds} folds of {plural(rows.n_global, 'row')}"
             log(f"choosing among {plural(len(settings), 'setting')} for {of_all} {where}")
             if len(self.rounds) == 1 and "text" in problem.dataset.file:
-                log(IDF)
+                log.detail(IDF)
                 if n_empty := int(np.count_nonzero(this.empty)):
                     log(f"note: {plural(n_empty, 'row')} without any known feature, judged as rows that get no labels")
             with mpi.node_first(comm):

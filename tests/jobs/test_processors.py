@@ -84,7 +84,18 @@ def test_a_run_that_moves_to_another_processor(mpirun, tmp_path, method):
     done(mpirun(1, *command, "-o", tmp_path / "stays"))
     killed = mpirun(0, *command, "-o", tmp_path / "moves", program=("-c", DIES))
     assert killed.returncode == -9, killed.stderr
-    moves = mpirun(1, *command, "-o", tmp_path / "moves", "--time-limit", "1e-9", "--resume", env=variables("nehalem"), timeout=280)
+    moves = mpirun(
+        1,
+        *command,
+        "-o",
+        tmp_path / "moves",
+        "--time-limit",
+        "1e-9",
+        "--resume",
+        "--verbose",
+        env=variables("nehalem"),
+        timeout=280,
+    )
     assert moves.returncode in (0, 75), moves.stderr
     assert "resuming from state-" in moves.stderr
     assert moves.stderr.count("this run started on another type of processor") == 1 and "(compiled for nehalem)" in moves.stderr

@@ -116,18 +116,24 @@ def test_terminated_prediction_leaves_no_part_of_its_output(mpirun, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.h5", "model.h5"]
 
 
-def source_env(*assignments):
-    script = f"set -euo pipefail; {' '.join(assignments)} source launch/env.sh; echo $OMP_NUM_THREADS $HDF5_USE_FILE_LOCKING"
-    clean = {"PATH": os.environ["PATH"]}
-    return subprocess.run(["bash", "-c", script], cwd=ROOT, env=clean, capture_output=True, text=True, timeout=30, check=False)
+def test_each_rank_has_one_thread_whatever_the_user_has_set(mpirun):
+    """Also of libraries that are loaded late: `program` loads scikit-learn's OpenMP after the start."""
+    program = (
+        "import sys, threadpoolctl\nfrom hpcml.__main__ import main\nsys.argv = ['hpcml', 'evaluate', 'none.h5', 'none.h5']\n"
+        "try:\n    main()\nfinally:\n    import numba, scipy.linalg, sklearn.utils\n"
+        "    threads = {each['num_threads'] for each in threadpoolctl.threadpool_info()} | {numba.config.NUMBA_NUM_THREADS}\n"
+        "    print('THREADS', threads, file=sys.stderr, flush=True)"
+    )
+    result = mpirun(2, program=("-c", program), env=dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "2"))
+    assert result.stderr.count("THREADS {1}") == 2, result.stderr
 
 
-def test_env_caps_threads_without_a_home_and_refuses_nonsense():
-    cores = len(os.sched_getaffinity(0))
-    assert source_env(f"HPCML_RANKS={cores}").stdout.split() == ["1", "FALSE"]
-    for ranks in ("0", "abc", "08"):
-        result = source_env(f"HPCML_RANKS={ranks}")
-        assert result.returncode == 2 and f"the number of ranks is '{ranks}'" in result.stderr
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two ranks need two cores")
+def test_check_says_that_all_is_well_without_settings_of_threads(mpirun, tmp_path):
+    result = done(mpirun(2, "check", tmp_path / "new", env=dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "8")))
+    lines = result.stdout.splitlines()
+    assert lines.pop() == "all is well: everything that training needs works"
+    assert all(line.startswith("ok       ") for line in lines)
 
 
 # What a rank compiles it saves, and nothing else.

@@ -194,6 +194,19 @@ def test_every_rank_raises_the_same_sentence(comm, mpi_tmp_path, case):
     comm.Barrier()
 
 
+def test_splits_of_the_input_beside_test_share_are_one_sentence_and_can_be_ignored(comm, mpi_tmp_path):
+    """Bad records in front of the first split, and behind it, do not change the sentence."""
+    with_splits = [json.dumps({"text": f"a{n} b", "labels": ["x"], "split": "dev"}) for n in range(30)]
+    text = "\n".join([json.dumps({"text": "first"}), "{", *with_splits, "{"])
+    path = write(comm, mpi_tmp_path / "in", text)
+    with pytest.raises(ConfigError, match=r"^--test-share 0.3: the input has splits, such as dev; remove it") as caught:
+        convert_on(comm, "jsonl", [path], mpi_tmp_path / "out.h5", test_share=0.3)
+    assert len(set(comm.allgather(str(caught.value)))) == 1
+    assert [entry.name for entry in mpi_tmp_path.iterdir()] == ["in"]
+    comm.Barrier()
+    converted_alike(comm, "jsonl", [path], mpi_tmp_path, test_share=0.3, ignore_splits=True, skip_bad=2)
+
+
 def test_a_file_that_one_rank_cannot_read(comm, mpi_tmp_path):
     path = write(comm, mpi_tmp_path / "in", documents_text(9))
     if comm.rank == comm.size - 1:

@@ -39,7 +39,7 @@ def test_cluster_is_found_sound(slurm):
     printed = slurm.printed(job)
     assert "ok    ranks: 4 on 2 nodes, 2 a node" in printed
     assert re.search(r"ok    memory: 524 MB on node\d \(Slurm's --mem\); rows and weights may take 131 MB", printed)
-    assert "gave the bits of rank 0 alone" in printed
+    assert "gave the model of rank 0 alone" in printed
     assert "everything that training needs works" in printed
     assert not list(ROOT.glob("hpcml-check*"))
 

@@ -24,7 +24,7 @@ def evaluation(names, seed=0, n_rows=5000):
     values["misclassified"] = (given + n_positive - 2 * hits).astype(float)
     for name in ("average_precision", "break_even", "auc"):
         values[name] = np.where(n_positive > 0, rng.random(n), np.nan)
-    found = Evaluation("m.h5", "d.h5", "test", n_rows, np.arange(n), list(names), n_positive, np.full(n, 7), [], 0)
+    found = Evaluation("m.h5", "d.h5", "test", n_rows, np.arange(n), list(names), n_positive, [], 0)
     found.values = values
     totals = hits.sum(), given.sum(), n_positive.sum()
     found.micro = dict.fromkeys(values, 0.5) | {

@@ -69,7 +69,7 @@ def stored(name):
 def evaluation(names):
     n = len(names)
     values = {"average_precision": np.linspace(0.2, 0.9, n), "f1": np.full(n, np.nan)}
-    parts = (np.arange(n), names, np.full(n, 3), np.full(n, 2), [], 0)
+    parts = (np.arange(n), names, np.full(n, 3), [], 0)
     measures = {"values": values, "micro": dict.fromkeys(values, 0.5), "precision_at": {1: 0.5}}
     return Evaluation(names[0], names[-1], names[0], 9, *parts, seen=SeenRows(1), n_unused=1, **measures)
 

@@ -1,5 +1,6 @@
 """What is said of long work: how much is done, and how long the rest takes."""
 
+import logging
 import re
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 
 from hpcml import log as logs
 from hpcml import mpi
+from hpcml.cli import app as cli
+from hpcml.errors import ConfigError
 from hpcml.log import Log, Progress, duration, size
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.elastic_net.train import METHOD
@@ -30,11 +33,48 @@ def test_time_left_without_a_terminal(clock):
         now[0] = 100 + seconds
         progress.update(done, f"pass {seconds}")
     assert said == [
-        "labels: 0 of 90 pass 10",
-        "labels: 9 of 90 pass 20, about 3 min left",
-        "labels: 30 of 90 pass 60, about 2 min left",
-        "labels: 90 of 90 pass 70",
+        "labels: 0 of 90, pass 10",
+        "labels: 9 of 90, pass 20, about 3 min left",
+        "labels: 30 of 90, pass 60, about 2 min left",
+        "labels: 90 of 90, pass 70",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "printed"),
+    [
+        ({}, ["rows", "warning: scales"]),
+        ({"verbose": True}, ["rows", "iterations", "warning: scales"]),
+        ({"quiet": True}, ["warning: scales"]),
+        ({"to_logger": True}, []),
+        ({"to_logger": True, "verbose": True}, []),
+    ],
+)
+def test_internals_are_printed_on_request_and_always_in_the_file(tmp_path, capsys, caplog, kind, printed):
+    caplog.set_level(logging.DEBUG, "hpcml")
+    log = Log(0, **kind)
+    log.file = tmp_path / "log.txt"
+    log("rows")
+    log.detail("iterations")
+    log.detail("warning: scales")
+    assert capsys.readouterr().err.splitlines() == printed
+    levels = [(logging.INFO, "rows"), (logging.DEBUG, "iterations"), (logging.WARNING, "warning: scales")]
+    assert [(each.levelno, each.message) for each in caplog.records] == (levels if "to_logger" in kind else [])
+    assert [line.split(" ", 1)[1] for line in log.file.read_text().splitlines()] == ["rows", "iterations", "warning: scales"]
+    Log(1, verbose=True).detail("of another rank")
+    assert not capsys.readouterr().err
+
+
+def test_the_command_line_shows_internals_or_hides_more(tmp_path, capsys):
+    points = ["convert", "synthetic", "gaussians", "--rows", "20", "-o", str(tmp_path / "x.h5"), "--force"]
+    said = {}
+    for flag in ("", "--verbose", "--quiet"):
+        cli.run([*points, *filter(None, [flag])], mpi.self_comm)
+        said[flag] = capsys.readouterr().err
+    assert (said[""], said["--quiet"]) == ("", "")
+    assert "20 points made" in said["--verbose"] and "x.h5: writing 20 rows" in said["--verbose"]
+    with pytest.raises(ConfigError, match=r"^--verbose: has no effect with --quiet; remove it$"):
+        cli.run([*points, "--quiet", "--verbose"], mpi.self_comm)
 
 
 @pytest.mark.parametrize("term", ["dumb", "unknown"])

@@ -115,7 +115,7 @@ def test_easybuild_has_versions_that_pyproject_admits():
     assert file.name.startswith(f"hpcml-{RELEASE}-") and f"version = '{RELEASE}'" in text(file)
     found = dict(re.findall(r"\('([\w-]+)', '([\d.]+)'", text(file)))
     needed = requirements([])
-    bundled = {"numpy", "scipy", "rich"}  # in SciPy-bundle and Python-bundle-PyPI
+    bundled = {"numpy", "scipy", "rich", "threadpoolctl"}  # in SciPy-bundle, Python-bundle-PyPI and scikit-learn
     assert set(needed) - set(found) == bundled
     assert all(Version(found[name]) in Requirement(name + needed[name]).specifier for name in set(needed) - bundled)
     assert Version(found["Python"]) in Requirement("python" + project()["requires-python"]).specifier

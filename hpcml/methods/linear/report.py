@@ -48,8 +48,7 @@ class TrainReport:
         n_new = self.n_labels - self.n_kept
         done = f"{plural(self.n_labels, 'label')} taken over from the earlier run, none trained"
         if n_new:
-            done = f"trained {plural(n_new, 'label')} in {self.seconds:.2f} s, {self.mean_steps:.1f} iterations a label, "
-            done += f"{100 * self.visited:.0f} % of the rows visited"
+            done = f"trained {plural(n_new, 'label')} in {self.seconds:.2f} s"
             done += f"; {plural(self.n_kept, 'label')} taken over from the earlier run" if self.n_kept else ""
         lines = [f"{done}; model: {self.model}"]
         if self.kept is not None:

@@ -131,10 +131,6 @@ class LabelRun(Job):
         self.history = problem.method.history
         self.chunk_values = 0  # of rows that are streamed, else 0
 
-    def note(self, turns: int) -> str:
-        """How many passes this group has made."""
-        return f"pass {turns}"
-
     def start(self, unfinished: bool, columns: ColumnMap, look: Look) -> None:
         """Collective. Store what the model says of the features, unless the run is `unfinished`.
 

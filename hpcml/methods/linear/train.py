@@ -96,9 +96,9 @@ def train(
                 f"training {plural(n_labels, 'label') if n_labels else 'no label'} on {plural(rows.n_global, 'row')} × "
                 f"{plural(rows.n_features, 'feature')} with {problem.method_name}{objective_is}"
             )
-            log(
-                f"in memory: {plural(rows.n_columns, 'column')}, {problem.loaded_by.size} of {plural(comm.size, 'rank')} "
-                f"to a copy of the rows, labels that share a pass: {n_lanes}"
+            log.detail(
+                f"in memory: {plural(rows.n_columns, 'column')}; a copy of the rows for {problem.loaded_by.size} of "
+                f"{plural(comm.size, 'rank')}; {plural(n_lanes, 'label')} trained together"
             )
             if chosen is None and options.loss == "logistic" and options.lam == LinearOptions.lam:
                 log("note: for the logistic loss the default λ is often too large; hpcml tune --loss logistic chooses λ")
@@ -113,4 +113,6 @@ def train(
             driver.run(turns, run, log)
             run.flush()
         run.write_model()
-        return read_report(folder, problem, options, kept, driver.seconds, comm.allreduce(driver.cpu_seconds))
+        report = read_report(folder, problem, options, kept, driver.seconds, comm.allreduce(driver.cpu_seconds))
+        log.detail(f"{report.mean_steps:.1f} iterations a label, {100 * report.visited:.0f} % of the rows visited in each")
+        return report

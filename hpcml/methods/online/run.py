@@ -62,7 +62,7 @@ class Pass(Job):
         rows = "rows as they come" if self.source.n_rows is None else plural(self.source.n_rows, "row")
         live = f", at most {self.options.live_features:,} at a time" if self.options.live_features else ""
         width = f" × {plural(self.source.n_features, 'feature')}" if self.source.n_features else ""
-        self.folder.log(f"learning {plural(len(self.source.names), 'label')} from {rows}{width}{live}; ranks: {self.comm.size}")
+        self.folder.log(f"learning {plural(len(self.source.names), 'label')} from {rows}{width}{live}")
         if self.start and self.state.n_rows == self.start:
             self._note_point()  # so that recent errors are of these rows
         self.driver.run(self._turns(first), self, self.folder.log)

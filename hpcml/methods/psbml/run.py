@@ -211,8 +211,8 @@ class TorusRun(Job):
             if judged.cycle == 0:
                 self.log(f"cycle 0, all {rows} rows: {measured}")
             else:
-                sent = f"{facts.sent:,.0f} bytes to neighbours"
-                self.log(f"cycle {judged.cycle}: {measured}, {rows} distinct rows, {facts.seconds:.2f} s, {sent}")
+                self.log(f"cycle {judged.cycle}: {measured}")
+                self.log.detail(f"  {rows} distinct rows, {facts.seconds:.2f} s, {facts.sent:,.0f} bytes to neighbours")
         if self.at_plateau:
             self.log(f"stopping early: no improvement in {plural(self.options.patience or 0, 'cycle')}")
         if self.folder is None:

@@ -83,9 +83,11 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
             n_validation = int(np.count_nonzero(problem.start == VALIDATION))
             log(
                 f"training {learner} on {plural(problem.start.size - n_validation, 'row')} "
-                f"× {plural(dataset.n_features, 'feature')} ({'dense' if problem.dense else 'sparse'}), "
-                f"{plural(n_validation, 'row')} to validate; torus {options.grid}, {options.neighbourhood}, "
-                f"{'asynchronous' if options.asynchronous else 'synchronous'}, ranks: {comm.size}"
+                f"× {plural(dataset.n_features, 'feature')}, {plural(n_validation, 'row')} to validate"
+            )
+            log.detail(
+                f"{'dense' if problem.dense else 'sparse'} rows, torus {options.grid}, {options.neighbourhood}, "
+                f"{'asynchronous' if options.asynchronous else 'synchronous'}, {plural(comm.size, 'rank')}"
             )
             run = TorusRun(problem, folder, session.signals)
             run.train(target.resume)

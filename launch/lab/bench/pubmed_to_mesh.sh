@@ -7,7 +7,7 @@ RANKS=${RANKS:-2}
 folder=$(realpath -m -- "${1:?usage: [RANKS=2] ./launch/lab/bench/pubmed_to_mesh.sh FOLDER [DOCUMENTS]}")
 documents=${2:+--first $2}
 source "$(dirname "$0")/../../setup.sh" mpi,pubmed,report
-HPCML_RANKS=$RANKS source launch/env.sh
+source launch/env.sh
 mkdir -- "$folder"
 # shellcheck disable=SC2086
 python -m launch.lab bench pubmed_xml "$folder/mesh.xml.gz" --mesh $documents

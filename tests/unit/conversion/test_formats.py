@@ -309,11 +309,17 @@ def test_one_npz_with_everything(tmp_path):
     assert [strings(found, name) for name in ("feature_names", "label_names", "row_ids")] == [names, list("abcde"), ids]
     with h5py.File(found) as file:
         assert file["splits/test"][:].tolist() == list(range(1, X.shape[0], 3))
+    with pytest.raises(ConfigError, match=r"--test-share 0.3: the input has splits, such as train; remove it"):
+        make(tmp_path, "npz", tmp_path / "in.npz", test_share=0.3)
+    with h5py.File(make(tmp_path, "npz", tmp_path / "in.npz", ignore_splits=True)) as file:
+        assert "splits" not in file
     other = {"row": np.arange(3), "col": np.arange(4)}  # no COO matrix
     np.savez(tmp_path / "in.npz", X=X.toarray(), y=np.arange(X.shape[0]) % 3, **other)
     found = make(tmp_path, "npz", tmp_path / "in.npz")
     assert np.array_equal(matrix(found), X.toarray())
     assert label_sets(found) == [[str(k % 3)] for k in range(X.shape[0])]
+    with pytest.raises(ConfigError, match="--ignore-splits: has no effect: no row of the input has a split"):
+        make(tmp_path, "npz", tmp_path / "in.npz", ignore_splits=True)
 
 
 def test_values_of_one_place_are_added_up_and_sorted(tmp_path):
@@ -417,6 +423,7 @@ def test_from_sparse(tmp_path):
         ("row 2: 0.5, but a label is a name or a whole number|row 2: column 'Y': 0.5", {"Y": [1, 0.5] + [1] * 35}),
         ("splits: 'a' has rows beyond 0 to 36", {"splits": {"a": [37]}}),
         ("split 'a,b' cannot be used", {"splits": ["a,b"] * 37}),
+        ("test_share=0.3: has no effect with splits; remove it", {"splits": ["a"] * 37, "test_share": 0.3}),
         ("npz has no option 'nonsense'", {"nonsense": 1}),
         ("npz has no option 'min_df'", {"min_df": 2}),
     ],

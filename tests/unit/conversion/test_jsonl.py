@@ -1,13 +1,19 @@
 """Documents as JSON lines: what a line may be, and the sentence for what it may not."""
 
+import gzip
 import json
+import re
 
 import h5py
 import pytest
 from support.converted import label_sets, made, strings
 
+from hpcml import mpi
+from hpcml.conversion import convert
 from hpcml.conversion.jsonl import Document, document_of, loaded
+from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
 
 BAD = {
     "not JSON": '{"text": "a",}',
@@ -73,9 +79,36 @@ def test_ids_labels_and_splits(tmp_path):
     assert "split dev: 1 row" in str(report)
 
 
-def test_test_share_beside_own_splits(tmp_path):
-    with pytest.raises(ConfigError, match=r"--test-share 0.5: the rows have splits already \(dev\)"):
-        make(tmp_path, '{"text": "a", "split": "dev"}', test_share=0.5)
+def test_test_share_beside_own_splits_is_refused_at_the_first_of_them(tmp_path):
+    """The records behind it are not read: the last line is not JSON."""
+    sentence = "--test-share 0.5: the input has splits, such as dev; remove it, or add --ignore-splits to draw others"
+    for before in ("", '{"text": "a"}\n', "\n"):
+        content = before + '{"text": "a", "split": "dev"}\n{"text": "b", "split": "train"}\n{'
+        with pytest.raises(ConfigError, match=re.escape(sentence) + "$"):
+            make(tmp_path, content, test_share=0.5)
+
+
+def test_the_first_record_is_looked_at_before_a_compressed_file_is_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(convert, "unpacked_once", lambda *_: pytest.fail("it was unpacked"))
+    path = tmp_path / "in.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"text": "a", "split": "dev"}\n' + b" " * 1000 + b"{")[:-8])
+    with pytest.raises(ConfigError, match="the input has splits, such as dev"):
+        convert.convert(mpi.self_comm(), "jsonl", [path], tmp_path / "out.h5", ConvertOptions(test_share=0.5), False, Log(1))
+    assert not (tmp_path / "out.h5").exists()
+
+
+def test_splits_of_the_input_can_be_ignored(tmp_path):
+    """The dataset is that of the same documents without the key."""
+    documents = [{"id": f"{n}", "text": f"a{n} b", "labels": ["x"]} for n in range(20)]
+    with_splits = [document | {"split": "a/b" if n else "train"} for n, document in enumerate(documents)]
+    _, ignored = make(tmp_path, "\n".join(map(json.dumps, with_splits)), ignore_splits=True, test_share=0.5)
+    found = ignored.read_bytes()
+    _, expected = make(tmp_path, "\n".join(map(json.dumps, documents)), test_share=0.5)
+    assert found == expected.read_bytes()
+    _, empty = make(tmp_path, "\n".join(json.dumps(document | {"split": ""}) for document in documents), test_share=0.5)
+    assert empty.read_bytes() == found
+    with pytest.raises(ConfigError, match="--ignore-splits: has no effect: no row of the input has a split; remove it"):
+        make(tmp_path, '{"text": "a", "split": ""}', ignore_splits=True)
 
 
 def test_no_label_and_no_line(tmp_path):

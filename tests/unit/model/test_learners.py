@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from support import make
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from hpcml.data.shard import rows_of
 from hpcml.errors import ConfigError, NonFiniteError
@@ -254,3 +255,29 @@ def test_scores_of_naive_bayes_are_log_odds_in_double_precision():
     assert np.unique(found).size == 2000
     never = GaussianNB(priors=[0.0, 1.0]).fit(X, y)  # the logarithm of 0
     assert (scores(never, X, 2) > 0).all()
+
+
+class Counting:
+    """A classifier that notes how many threads BLAS and OpenMP have while it is trained and while it scores."""
+
+    def __init__(self):
+        self.threads = set()
+
+    def fit(self, X, y):
+        self.threads |= {each["num_threads"] for each in threadpool_info()}
+        return self
+
+    def predict_proba(self, X):
+        self.fit(X, None)
+        return np.full((X.shape[0], 2), 0.5)
+
+
+def test_learners_have_one_thread_and_the_process_keeps_its_own():
+    X, y, classifier = np.zeros((2, 1), np.float32), np.array([0, 1]), Counting()
+    learner = types.SimpleNamespace(name="counting", unfitted=lambda seed, dense: classifier)
+    with threadpool_limits(2):
+        assert fit(learner, X, y, 0).threads == {1}
+        classifier.threads.clear()
+        confidence(classifier, X)
+        assert classifier.threads == {1}
+        assert {each["num_threads"] for each in threadpool_info()} == {2}

@@ -198,5 +198,5 @@ def test_labels_that_are_features_are_refused(tmp_path):
 def test_says_that_idf_knows_the_held_out_rows(data, tmp_path, capfd):
     texts = [(f"{'sea' if k % 2 else 'land'} word{k % 7}", ["a"][: k % 2]) for k in range(40)]
     for path, says in ((documents(tmp_path / "docs.h5", texts), True), (data, False)):
-        hpcml.tune(path, tmp_path / path.stem, folds=3, lambdas=(1.0,), weights=(1.0,), log=Log(0))
+        hpcml.tune(path, tmp_path / path.stem, folds=3, lambdas=(1.0,), weights=(1.0,), log=Log(0, verbose=True))
         assert ("words and idf come from all training rows" in capfd.readouterr().err) is says

@@ -41,6 +41,7 @@ class PyHpcml(PythonPackage):
         depends_on("py-numba@0.62:0.68")
         depends_on("py-h5py@3.10:~mpi")  # each rank opens files by itself
         depends_on("py-scikit-learn@1.6:")
+        depends_on("py-threadpoolctl@3.1:")
         depends_on("py-cyclopts@4.0:")
         depends_on("py-rich@13.6:")
 
