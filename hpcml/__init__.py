@@ -33,6 +33,7 @@ _NAMES = {
     "hpcml.model.linear": "Model",
     "hpcml.model.open": "open_model",
     "hpcml.prediction.loaded": "LoadedModel ScoredLabel load",
+    "hpcml.prediction.saved": "save",
 }
 _API = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = ["__version__", *sorted(_API)]
@@ -69,6 +70,7 @@ if TYPE_CHECKING:  # the same, for programs that check types
     from hpcml.prediction.loaded import LoadedModel as LoadedModel
     from hpcml.prediction.loaded import ScoredLabel as ScoredLabel
     from hpcml.prediction.loaded import load as load
+    from hpcml.prediction.saved import save as save
 else:  # a checker that saw this would believe in any name
 
     def __getattr__(name: str) -> object:

@@ -21,6 +21,7 @@ from hpcml.data.scaling import scaled
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, shard_of
 from hpcml.estimators.parameters import ATTRIBUTES
+from hpcml.estimators.saving import ModelTarget, status_of, write_linear
 from hpcml.kernels import elementwise
 from hpcml.methods.linear.layout import Sharding, labels_of_group, lanes_that_fit
 from hpcml.methods.linear.method import LinearMethod
@@ -134,6 +135,8 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         driver.run(turns_of(solver, risk, waiting, driver, learnt), learnt)
         learnt.share(comm)
         self._take(risk, learnt)
+        self._about = {**risk.describe(options), **risk.about, "n_rows": rows.n_global}
+        self._n_positive = rows.n_positive
         most, short = options.step_limit, self._status == STEP_LIMIT
         late = self.n_iter_ >= most
         for which, text in (
@@ -157,6 +160,15 @@ class LinearClassifier(LabelScores, DistributedClassifier):
     def _risk(self, rows: CompactRows, labels: LabelSets, options: LinearOptions) -> Risk:
         """The objective that the labels share. Raises ConfigError, the same on all ranks."""
         return self._method.risk(rows, options, Profile())
+
+    def _write_model(self, target: ModelTarget) -> None:
+        """Write the model, with the weights of every part of the labels. Local. Raises DataError."""
+        status = status_of(self._status, self._n_positive, self._about["n_rows"])
+        labels = {"steps": self.n_iter_, "status": status, "n_positive": self._n_positive}
+        labels |= {name: getattr(self, f"{name}_", np.nan) for name in ("f_min", "visited")}
+        labels |= {"gap": self.gap_} if hasattr(self, "gap_") else {}
+        weights = getattr(self, "part_coef_", [self.coef_])
+        write_linear(target, weights, self.intercept_, labels, self._about, getattr(self, "_numbers", ()))
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores `x · w + intercept` (n, n_labels)."""
