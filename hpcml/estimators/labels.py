@@ -15,7 +15,6 @@ from hpcml import mpi
 from hpcml.data.in_memory import LABEL_SETS, sound_labels
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
-from hpcml.estimators.saving import ModelTarget
 from hpcml.estimators.sklearn_types import BaseEstimator, ClassifierMixin
 
 CLASSES, INDICATOR, SPARSE_INDICATOR, NAMES = range(1, 5)  # what y is; 0 on a rank without rows, which cannot know
@@ -59,10 +58,6 @@ class LabelScores(ClassifierMixin):
             return [self.classes_[row > 0].tolist() for row in scores]
         labels = (scores > 0).astype(np.int64)
         return labels if self._kind == INDICATOR else sp.csr_matrix(labels)
-
-    def _write_model(self, target: ModelTarget) -> None:
-        """Write what was learnt as a model's file. Local. Raises ConfigError, DataError."""
-        raise NotImplementedError
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of the rows whose class, or whose labels, are found exactly."""

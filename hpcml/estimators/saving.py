@@ -1,4 +1,4 @@
-"""Model files of fitted estimators, as training writes them."""
+"""Model files of fitted estimators, in the form that training gives them."""
 
 from __future__ import annotations
 
@@ -29,50 +29,40 @@ class ModelTarget(NamedTuple):
 
 def write_linear(
     target: ModelTarget,
-    weights: Sequence[np.ndarray],
+    weights: Sequence[np.ndarray],  # of each part (n_labels, n_features)
     bias: np.ndarray,
-    labels: Mapping[str, Any],
+    labels: Mapping[str, Any],  # by the names of `model_slabs`
     about: Mapping[str, Any],
-    numbers: Sequence[np.ndarray] = (),
-    factors: np.ndarray | None = None,
+    numbers: Sequence[np.ndarray] = (),  # of the rule of each label
+    factors: np.ndarray | float = 1.0,  # of the features
 ) -> None:
-    """Write a model with the weights (n_labels, n_features) of each part of the labels, and the numbers of each label's rule.
-
-    `labels` are what `model_slabs` has of each label, `factors` (n_features) those of the features, by default 1. The weights are
-    stored sparse if that is smaller, and as float32 if that changes none. Local. Raises DataError.
-    """
-    n_labels, n_features = weights[0].shape
-    parts = [sp.csr_matrix(each) for each in weights]
+    """Write a model: sparse where that is smaller, in float32 where that changes no weight. Local. Raises DataError."""
+    (n_labels, n_features), parts = weights[0].shape, list(map(sp.csr_matrix, weights))
     if numbers:
-        behind = np.zeros((n_labels, max(each.size for each in numbers)))
-        for row, each in zip(behind, numbers, strict=True):
-            row[: each.size] = each
-        parts.append(sp.csr_matrix(behind))
+        behind = [each if each.size else np.zeros(1) for each in numbers]
+        places = np.repeat(np.arange(n_labels), [each.size for each in behind]), np.concatenate([*map(np.arange, map(len, behind))])
+        parts.append(sp.csr_matrix((np.concatenate(behind), places)))
         about = {**about, "width": n_features}
-    W = parts[0] if len(parts) == 1 else sp.hstack(parts, format="csr")
+    W = sp.hstack(parts, format="csr")
     with np.errstate(over="ignore"):
-        precision = "<f4" if np.array_equal(W.data, W.data.astype(np.float32), equal_nan=True) else "<f8"
+        precision = "<f4" if np.array_equal(W.data, W.data.astype("<f4"), equal_nan=True) else "<f8"
     size = np.dtype(precision).itemsize
-    is_sparse = len(parts) > 1 or W.nnz * (size + 4) < W.shape[0] * W.shape[1] * size
+    is_sparse = len(parts) > 1 or W.nnz * (size + 4) < n_labels * n_features * size
     slabs = model_slabs(n_labels, n_features, W.shape[1], precision, "gap" in labels, W.nnz if is_sparse else None)
-    arrays = {"W/indptr": W.indptr, "W/indices": W.indices, "W/data": W.data} if is_sparse else {"W": weights[0]}
-    arrays |= {"columns": np.arange(n_features), "factors": np.ones(n_features) if factors is None else factors, "bias": bias}
+    arrays = {"columns": np.arange(n_features), "factors": np.broadcast_to(factors, n_features), "bias": bias, "W": weights[0]}
+    arrays |= {"W/indptr": W.indptr, "W/indices": W.indices, "W/data": W.data}
+    constant = np.isin(labels["n_positive"], [0, about["n_rows"]]) & (labels["status"] != STATUS.index("one pass"))
+    labels = {**labels, "status": np.where(constant, STATUS.index("degenerate"), labels["status"])}
     arrays |= {f"labels/{name}": np.broadcast_to(values, n_labels) for name, values in labels.items()}
-    describe = partial(
-        describe_model,
-        about={"method": target.method, **about, "vocabulary": target.vocabulary},
-        label_names=target.label_names,
-        n_columns=W.shape[1] if is_sparse else None,
-        label_titles=target.label_titles,
-        raw_input=target.raw_input,
-    )
+    facts = {"method": target.method, **about, "vocabulary": target.vocabulary}
+    names, titles, width = target.label_names, target.label_titles, W.shape[1] if is_sparse else None
     with new_file(mpi.self_comm(), target.path) as out:
-        out.layout(slabs, describe)
+        out.layout(
+            slabs,
+            partial(
+                describe_model, about=facts, label_names=names, n_columns=width, label_titles=titles, raw_input=target.raw_input
+            ),
+        )
         with mpi.agreed(mpi.self_comm(), f"writing {target.path}"):
-            for name, values in arrays.items():
-                out.write(name, 0, values)
-
-
-def status_of(status: Any, n_positive: np.ndarray, n_rows: int) -> np.ndarray:
-    """Return the status codes of labels, of which those that all rows have, or none, are degenerate."""
-    return np.where((n_positive == 0) | (n_positive == n_rows), STATUS.index("degenerate"), status)
+            for name in slabs:
+                out.write(name, 0, arrays[name])

@@ -6,7 +6,7 @@ row, text or id is among them. Names of features without a weight are kept, too:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +14,9 @@ import h5py
 import numpy as np
 
 from hpcml.data.dataset import DataFile
-from hpcml.errors import DataError
 from hpcml.files.hdf5 import NAME_CHUNK, vocabulary_digest, write_strings
 from hpcml.files.slabs import group_in
 from hpcml.files.untrusted import attributes, read_strings
-from hpcml.log import visible
 
 GROUP = "input"
 VECTORISER = "vectoriser"  # the attribute with the settings of a vectoriser of scikit-learn, in JSON
@@ -45,21 +43,9 @@ class RawInput:
             idf = text["idf"][:] if "idf" in text else None
         if "feature_names" in dataset.file:
             chunks = (dataset.strings("feature_names", at, at + NAME_CHUNK) for at in range(0, dataset.n_features, NAME_CHUNK))
-            packed = cls.pack(name for chunk in chunks for name in chunk or ())
+            names = NUL.join(NUL.join(map(str.encode, chunk or ())) for chunk in chunks)
+            packed = np.frombuffer(names, np.uint8)
         return cls(found, packed, idf, dataset.strings("text/stop_words") or [])
-
-    @staticmethod
-    def pack(names: Iterable[str] | None) -> np.ndarray | None:
-        """Return names as bytes with NUL between. Raises DataError for a name that cannot be stored."""
-        if names is None:
-            return None
-        try:
-            codes = [name.encode() for name in names]
-        except UnicodeEncodeError as error:
-            raise DataError(f"feature {visible(error.object)!r}: the name is not UTF-8; choose another") from None
-        if (bad := next((code for code in codes if NUL in code), None)) is not None:
-            raise DataError(f"feature {visible(bad.decode())!r}: the name holds NUL; choose another")
-        return np.frombuffer(NUL.join(codes), np.uint8)
 
     @property
     def is_text(self) -> bool:

@@ -40,18 +40,12 @@ class RowMaker:
         self.model = model
 
     @cached_property
-    def _vectoriser(self) -> Vectoriser | None:
-        """Makes rows of texts as a vectoriser of scikit-learn did; None: hpcml's own text settings do. Raises DataError."""
-        found = self.model.raw_input
-        if found is None or VECTORISER not in found.attributes:
-            return None
-        from hpcml.prediction.vectoriser import Vectoriser  # with scikit-learn, which takes a second
+    def few_texts(self) -> FewTexts | Vectoriser:
+        """Makes rows of texts. Raises ConfigError if the model was not trained on texts, DataError."""
+        if (found := self.model.raw_input) is not None and VECTORISER in found.attributes:
+            from hpcml.prediction.vectoriser import Vectoriser  # with scikit-learn, which takes a second
 
-        return Vectoriser(found, self.model.n_features, self.model.path)
-
-    @cached_property
-    def few_texts(self) -> FewTexts:
-        """Makes rows of texts by hpcml's own settings. Raises ConfigError if the model was not trained on texts."""
+            return Vectoriser(self.model, found, self.matrix)
         settings = settings_of_model(self.model)
         if settings.headings:
             raise ConfigError(f"{self.model.path}: uses the labels of a row as features, which texts do not have; use a dataset")
@@ -65,7 +59,7 @@ class RowMaker:
     @property
     def fields(self) -> tuple[Field, ...]:
         """The fields of texts."""
-        return PLAIN if self._vectoriser is not None else self.few_texts.settings.fields
+        return self.few_texts.fields
 
     def text_columns(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of texts, of a table with these. Raises ConfigError."""
@@ -89,13 +83,7 @@ class RowMaker:
 
     def texts(self, texts: Sequence[Values]) -> Shard:
         """Return rows of texts, given by the values of each field."""
-        return self.few_texts(texts) if self._vectoriser is None else self.matrix(self._vectoriser(texts))
-
-    def name(self, feature: int) -> str:
-        """Return the name of a feature of texts."""
-        if self._vectoriser is not None:
-            return self._vectoriser.name(feature)
-        return self.few_texts.settings.vocabulary[feature : feature + 1][0]
+        return self.few_texts(texts)
 
     def strings_or_documents(self, given: Sequence[Any]) -> Shard:
         """Return rows of texts that are strings, or documents as in JSON lines. Raises ConfigError, DataError."""

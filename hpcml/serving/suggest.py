@@ -53,18 +53,18 @@ class Suggester:
     def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel) -> None:
         """Collective over `comm`, of one rank. Raises ConfigError for a model without probabilities or not of texts, DataError."""
         self.model, self.sigmoids = model, model.check_probabilities()
-        self.rows = RowMaker(model)
-        self.fields: tuple[Field, ...] = self.rows.fields
+        self.rows_of = RowMaker(model).few_texts
+        self.fields: tuple[Field, ...] = self.rows_of.fields
         titles = model.label_titles or model.label_names
         self.titles = [title or name for title, name in zip(titles, model.label_names, strict=True)]
         self.labels = np.arange(model.n_labels)
-        scorer = make_scorer(model, self.rows.texts([]), self.labels)
+        scorer = make_scorer(model, self.rows_of([]), self.labels)
         scorer.warm_up(comm)
         self.top: Any = top_of(comm, scorer, 1, Prediction.room_for_weights(model), by_pairs=True)
         self.features = Features(model) if isinstance(model, Model) and model.combination is None else None
         nothing: Values = [[] for _ in self.fields]
         first = [Question(nothing, limit=1, n_words=1, only_given=given) for given in (False, True)]
-        self._scored(self.rows.texts([question.values for question in first]), first)  # compile what is left
+        self._scored(self.rows_of([question.values for question in first]), first)  # compile what is left
 
     def __call__(self, questions: Sequence[Question]) -> list[list[Suggestion] | None]:
         """The headings of each text, the most probable first, then in the model's order. Local.
@@ -72,7 +72,7 @@ class Suggester:
         None for a text without any known word: its probabilities would be how frequent the labels
         are. Raises NonFiniteError if a score is not a number.
         """
-        shard = self.rows.texts([question.values for question in questions])
+        shard = self.rows_of([question.values for question in questions])
         sizes = np.diff(shard.indptr).tolist()
         return [found if size else None for found, size in zip(self._scored(shard, questions), sizes, strict=True)]
 
@@ -110,5 +110,5 @@ class Suggester:
         why = explain_score(scorer, self.features, row, row, label, score, set())
         slope = float(self.sigmoids[0][label])
         added = (slope * why.contributions[:n]).tolist()
-        names = [self.rows.name(feature) for feature in why.features[:n].tolist()]
+        names = [self.rows_of.name(feature) for feature in why.features[:n].tolist()]
         return list(zip(names, added, strict=True))

@@ -21,7 +21,7 @@ from hpcml.data.scaling import scaled
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, shard_of
 from hpcml.estimators.parameters import ATTRIBUTES
-from hpcml.estimators.saving import ModelTarget, status_of, write_linear
+from hpcml.estimators.saving import ModelTarget, write_linear
 from hpcml.kernels import elementwise
 from hpcml.methods.linear.layout import Sharding, labels_of_group, lanes_that_fit
 from hpcml.methods.linear.method import LinearMethod
@@ -162,13 +162,11 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         return self._method.risk(rows, options, Profile())
 
     def _write_model(self, target: ModelTarget) -> None:
-        """Write the model, with the weights of every part of the labels. Local. Raises DataError."""
-        status = status_of(self._status, self._n_positive, self._about["n_rows"])
-        labels = {"steps": self.n_iter_, "status": status, "n_positive": self._n_positive}
-        labels |= {name: getattr(self, f"{name}_", np.nan) for name in ("f_min", "visited")}
-        labels |= {"gap": self.gap_} if hasattr(self, "gap_") else {}
-        weights = getattr(self, "part_coef_", [self.coef_])
-        write_linear(target, weights, self.intercept_, labels, self._about, getattr(self, "_numbers", ()))
+        """Write the model. Local. Raises DataError."""
+        own = {name: getattr(self, f"{name}_") for name in ("f_min", "visited", "gap") if hasattr(self, f"{name}_")}
+        facts = {"f_min": np.nan, "visited": np.nan, "status": self._status, "steps": self.n_iter_, "n_positive": self._n_positive}
+        weights, numbers = getattr(self, "part_coef_", [self.coef_]), getattr(self, "_numbers", ())
+        write_linear(target, weights, self.intercept_, facts | own, self._about, numbers if "combination" in self._about else ())
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores `x · w + intercept` (n, n_labels)."""

@@ -200,12 +200,11 @@ class OnlineClassifier(LabelScores, BaseEstimator):
 
     def _write_model(self, target: ModelTarget) -> None:
         """Write the model, without the state of the pass. Local. Raises DataError."""
-        state, winnow = self._state, self._state.method.winnow
-        counters = state.counters.astype(np.int64)
+        state, winnow, counters = self._state, self._state.method.winnow, self._state.counters
         labels = {"steps": np.minimum(counters[UPDATES], 2**31 - 1), "n_positive": counters[POSITIVES]}
         labels |= {"status": STATUS.index("one pass"), "f_min": np.nan, "visited": 1.0}
         about = {"n_rows": self.n_rows_, "normalised": winnow, **learning(state.options)}
-        factors = state.seen[: self.coef_.shape[1]] if winnow else None  # by which the scores are divided
+        factors = state.seen[: self.coef_.shape[1]] if winnow else 1.0  # only features with a row are in the divisor
         write_linear(target, [self.coef_], self.intercept_, labels, about, factors=factors)
 
     def _scores(self, X: Any) -> np.ndarray:

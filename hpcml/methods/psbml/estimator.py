@@ -222,11 +222,12 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         """Write the classifier. Local. Raises ConfigError for titles, or a base learner that cannot be saved, DataError."""
         if target.label_titles is not None:
             raise ConfigError("label_titles: a model of PsbmlClassifier has no titles; remove it")
-        learner, about = learners.parse_learner(_tokens(self.base)), {"grid": self.grid_, "validation_error": self.validation_error_}
+        learner = learners.parse_learner(_tokens(self.base))
+        about = {"grid": self.grid_, "validation_error": self.validation_error_}
         facts = (target.label_names, self.n_features_in_, target.vocabulary, self._dense, about, None, target.raw_input)
         threshold = FoundThreshold(self.threshold_, "error", "validation", "all") if self.judge == "auc" else None
         margin = MarginData(self.margin_rows_, self.margin_weights_, self.cycle_)
-        write_classifier(target.path, self.classifier_, Origin("psbml", learner, "all", *facts), margin, threshold)
+        write_classifier(target.path, self.classifier_, Origin(target.method, learner, "all", *facts), margin, threshold)
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores (n, 1), or (n, n_classes), as of `hpcml predict`."""
