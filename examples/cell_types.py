@@ -65,7 +65,7 @@ print(pd.DataFrame({"test cells": judged.n_positive} | table, index=judged.label
 # drawn above, so we can count how many of its genes are among them.
 
 # %%
-found = hpcml.explain(run.model, "cells.h5", label=TYPES, top=N_OWN)
+found = hpcml.explain(run.model, label=TYPES, top=N_OWN)
 markers = {TYPES[number]: programs[number] for number in range(len(TYPES))}
 for label in found.labels:
     name = found.model.label_names[label.label]

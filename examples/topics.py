@@ -111,7 +111,7 @@ figure.savefig("topics.svg")
 # opens in any browser.
 
 # %%
-print(hpcml.explain(tuned.model, "documents.h5", label=["cluster"], top=6))
+print(hpcml.explain(tuned.model, label=["cluster"], top=6))
 hpcml.report(["runs/tuned", "runs/plain"], "report.html")
 
 # %% [markdown]

@@ -37,12 +37,12 @@ from hpcml.log import Log
 from hpcml.methods.registry import METHODS, train
 from hpcml.model.linear import Model
 from hpcml.model.open import share_model
-from hpcml.prediction.predict import predict
+from hpcml.prediction.predict import predict, write_scores
 from hpcml.run.session import Session, Target, opened_both
 from hpcml.tuning.options import TuneOptions
 from hpcml.tuning.tune import tune
 
-NOT_CONTENT = frozenset({"hpcml-version", MADE_ON})  # the number of the format; the processor and the libraries
+NOT_CONTENT = frozenset({"hpcml-version", MADE_ON, "model"})  # the number of the format; the processor and the libraries; a path
 Digests = dict[str, dict[str, str]]  # by training, by what was made
 SHIPPED = Path(__file__).with_name("bits.json")
 ROWS = 720  # at 240, another exp in `elastic-net` went unseen; at 1500, another one in `psbml`
@@ -176,7 +176,7 @@ def _of_model(session: Session, model: Path, data: Path) -> dict[str, str]:
     files = {name: model.with_name(f"{name}.h5") for name in ("scores", "thresholds", "sigmoids", "probabilities")}
     files["measures"] = model.with_name("measures.json")
     with opened_both(session, model, data) as (opened, dataset):
-        predict(comm, opened, dataset, SPLIT, files["scores"], "scores", False, log)
+        write_scores(comm, opened, dataset, SPLIT, files["scores"], False, log)
         judged = evaluate(comm, opened, dataset, SPLIT, log)
         with mpi.agreed(comm, f"writing {files['measures']}"):
             if comm.rank == 0:
@@ -185,7 +185,7 @@ def _of_model(session: Session, model: Path, data: Path) -> dict[str, str]:
         if isinstance(opened, Model):
             calibrate(comm, opened, dataset, SPLIT, files["sigmoids"], log=log)
             calibrated = share_model(comm, files["sigmoids"])
-            predict(comm, calibrated, dataset, SPLIT, files["probabilities"], "probabilities", False, log)
+            predict(comm, calibrated, dataset, SPLIT, files["probabilities"], False, log, top=calibrated.n_labels)
         else:
             del files["sigmoids"], files["probabilities"]
     return _on_root(comm, files)

@@ -104,6 +104,8 @@ def parse(tokens: list[str]) -> Any:
             explain(tokens)
         text = shortened(str(error))
         if isinstance(error, cyclopts.UnknownOptionError) and "?" not in text:
+            if name == "predict" and {"--labels", "--probabilities"} & set(tokens):
+                text += " predict writes labels above their thresholds with probabilities by default; see --all-scores and --top."
             text += f" `{' '.join(('hpcml', *(error.command_chain or ())))} --help` lists the options."
         raise ConfigError(text) from None
     except OverflowError:

@@ -13,13 +13,15 @@ from hpcml.options import Range, Several
 
 @dataclass(frozen=True)
 class Info(Operation[str]):
-    """Show what a dataset holds, or what a model is.
+    """Show the contents of a dataset, a model, or a file of predictions.
 
     Of a dataset, also the size of a shard for each number of ranks; every row is checked.
     """
 
     file: PathLike
-    """A dataset made with `hpcml convert`, or a model: the model.h5 of a run, or its folder."""
+    """A dataset made with `hpcml convert`, a model (the model.h5 of a run, or its folder), or the output of
+    `hpcml predict`.
+    """
     _: KW_ONLY
     ranks: Annotated[Integers, Several, Range(1)] = (1, 2, 4)
     """Numbers of ranks for which to print the size of a shard."""
@@ -31,8 +33,12 @@ class Info(Operation[str]):
         from hpcml.data.info import format_info, info
         from hpcml.model.open import format_model, kind_of, share_model
         from hpcml.mpi import run_on_root
+        from hpcml.prediction.describe import ENDINGS, describe
 
         comm, file = session.comm, Path(self.file)
-        if run_on_root(comm, f"opening {file}", partial(kind_of, file)) in ("model", "classifier"):
+        kind = run_on_root(comm, f"opening {file}", partial(kind_of, file))
+        if kind in ("model", "classifier"):
             return format_model(share_model(comm, file))
+        if kind in ("scores", "predictions") or (not kind and file.suffix.lower() in ENDINGS):
+            return run_on_root(comm, f"reading {file}", partial(describe, file, kind))
         return format_info(info(comm, file, list(self.ranks), self.check))

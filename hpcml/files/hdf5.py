@@ -28,7 +28,7 @@ from hpcml.files.untrusted import check_parts
 from hpcml.log import is_unicode, named, visible
 
 # Format version of each kind of file. Only this version is read.
-VERSIONS = {"dataset": 3, "model": 6, "classifier": 3, "checkpoint": 2, "scores": 2}
+VERSIONS = {"dataset": 3, "model": 6, "classifier": 3, "checkpoint": 2, "scores": 3, "predictions": 1}
 MADE_ON = "made-on"  # of a model: processor and libraries, in JSON; no part of what it holds
 NAME_CHUNK = 1 << 16  # names are read and written so many at a time
 TYPES = {"indptr": ("<i8",), "indices": ("<i4", "<i8"), "data": ("<f4",)}  # of the parts of a matrix

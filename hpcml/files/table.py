@@ -47,17 +47,24 @@ def unescaped_formulas(cells: Iterable[str]) -> list[str]:
     return [cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell for cell in cells]
 
 
-def csv_text(rows: Iterable[Sequence[object]], as_is: bool = False) -> str:
-    """The lines of a CSV file, with formulas escaped unless cells stay `as_is`; a cell that is None is empty."""
+def storable(text: str) -> str:
+    """Text with escapes for NUL and half of a surrogate pair."""
+    return text if text.isascii() and "\0" not in text else _NOT_STORABLE.sub(lambda found: visible(found[0]), text)
+
+
+def csv_lines(rows: Iterable[Sequence[object]], delimiter: str = ",") -> list[str]:
+    """The lines of a CSV file, with formulas escaped; a cell that is None is empty."""
     lines: list[str] = []
     # csv quotes only the characters of its own line end; "\r\n" makes it quote both
-    csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(
-        rows if as_is else ([escaped_formula(cell) for cell in row] for row in rows)
+    csv.writer(SimpleNamespace(write=lines.append), delimiter=delimiter, lineterminator="\r\n").writerows(
+        [escaped_formula(cell) for cell in row] for row in rows
     )
-    text = "".join(line[:-2] + "\n" for line in lines)
-    if text.isascii() and "\0" not in text:
-        return text
-    return _NOT_STORABLE.sub(lambda found: visible(found[0]), text)
+    return [storable(line[:-2]) + "\n" for line in lines]
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """These lines as one text."""
+    return "".join(csv_lines(rows))
 
 
 def write_table(path: Path | str, rows: Iterable[Sequence[object]]) -> None:

@@ -1,17 +1,16 @@
-"""Scoring rows with a model, to HDF5, CSV or svmlight: streaming, the same bytes on any ranks.
+"""Find the labels of rows with a model, and write them as a table: streaming, the same bytes on any number of ranks.
 
-The rows are those of a dataset (`predict`), or of an svmlight text as they come, one block in memory (`predict_stream`).
+The rows are those of a dataset (`predict`), or of blocks of rows as they come (`predict_blocks`).
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import h5py
 import numpy as np
@@ -20,60 +19,46 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, load_shard, without_features
 from hpcml.data.svmlight import BLOCK_BYTES, STANDARD_INPUT, SvmlightStream
-from hpcml.errors import ConfigError, DataError, OptionError, file_error
+from hpcml.errors import DataError, OptionError, file_error
+from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.hints import hint_at_few_labels
 from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.top import InvertedTop, top_of
 from hpcml.files.atomic import temporary_path
-from hpcml.files.hdf5 import NAME_CHUNK, describe_matrix, matrix_slabs, stamp, write_label_titles, write_strings
+from hpcml.files.hdf5 import NAME_CHUNK, create_strings, stamp, write_label_titles, write_strings
 from hpcml.files.lines import LINE_MIB
-from hpcml.files.slabs import Slab, SlabFile, new_file
-from hpcml.files.spool import Spool, slices
-from hpcml.files.table import escaped_name
+from hpcml.files.slabs import Slab, new_file
 from hpcml.log import Log, Progress, plural
 from hpcml.model.scoring import WEIGHT_BYTES, BlockWeights, make_scorer
-from hpcml.model.trained import Trained
+from hpcml.model.trained import SIGMOID, Trained
 from hpcml.partition import offsets
-from hpcml.prediction import texts
-from hpcml.prediction.texts import ScoredRows, What
+from hpcml.prediction.table import BinaryTable, LabelledRows, Table, about, make_table
 
-CHUNK_BYTES = 1 << 27  # the scores (or flags) of a chunk of rows for all labels
-MAX_ROWS = 1 << 16
+CHUNK_BYTES = 1 << 27  # for each row and label a byte, or for each of the best labels twelve
+MAX_ROWS = 1 << 16  # of a chunk
+MAX_LINES = 1 << 21  # of a chunk of several rows
 COPY_BYTES = 1 << 24
 STANDARD_OUTPUT = "-"
 MAX_BLOCK_BYTES = 1 << 26  # of a text
-FORMATS = (".h5", *texts.TEXT_FORMATS)  # of scores and labels; and BioASQ's, of labels only
+Lines: TypeAlias = "tuple[np.ndarray, np.ndarray, np.ndarray]"  # places of rows, ascending, labels and scores
+ReadIds: TypeAlias = "Callable[[int, int], Sequence[str]]"  # of the rows begin to end of a shard
 
 
 class Prediction:
-    """Predictions for rows, chunk by chunk: scores, which `convert_scores` makes probabilities, or flags."""
+    """Finds the labels of rows, best first: those above the model's thresholds, or the `top` best."""
 
-    def __init__(
-        self, comm: mpi.Comm, model: Trained, what: What, shard: Shard, top: int | None = None, dataset: DataFile | None = None
-    ) -> None:
-        """`shard`: this rank's rows, maybe none; `top`: labels per row; `dataset` has the rows' ids. Collective over `comm`."""
-        self.comm, self.model, self.what, self.shard, self.dataset = comm, model, what, shard, dataset
-        self.has_ids = dataset is not None and "row_ids" in dataset.file
-        self.n_given = 0  # labels that this rank's rows have got, where labels are asked for
-        self.empty = None if dataset is None else without_features(dataset, shard)  # flags of this rank's rows, which get no labels
-        self._sigmoids = model.check_probabilities() if what == "probabilities" else None  # make probabilities of the scores
+    def __init__(self, comm: mpi.Comm, model: Trained, shard: Shard, top: int | None = None) -> None:
+        """`shard`: rows of this rank, maybe none. Collective over `comm`."""
+        self.comm, self.model, self.top = comm, model, top
+        self.comparable, self.sigmoids = Comparable(model, np.arange(model.n_labels)), model.sigmoids
         self.scorer = make_scorer(model, shard, np.arange(model.n_labels))
         self.scorer.warm_up(comm)
         self.keeps_weights = self.room_for_weights(model)  # expanded once, and not for every chunk
         self._weights = BlockWeights(self.keeps_weights)
         self.best: Any = None if top is None else top_of(comm, self.scorer, top, self.keeps_weights)  # finds the best labels
-        self.n_best = None if top is None else self.best.size  # labels of a row that are written, where only the best ones are
-
-    @cached_property
-    def escaped_names(self) -> list[str]:
-        """The names of the labels as they are joined by `;`."""
-        return [escaped_name(name) for name in self.model.label_names]
-
-    def ids(self, rows: np.ndarray) -> list[str]:
-        """Return the ids of ascending rows of the dataset."""
-        first, last = (int(rows[0]), int(rows[-1])) if rows.size else (0, -1)
-        found = self.dataset.strings("row_ids", first, last + 1) or []
-        return [found[row - first] for row in rows.tolist()]
+        width = model.n_labels if top is None else 12 * self.best.size
+        self._step = max(1, min(MAX_ROWS, CHUNK_BYTES // max(1, width)))  # rows of a chunk
+        self.n_rows = self.n_lines = self.n_without = self.n_empty = 0  # rows, lines, rows without labels and without features
 
     @staticmethod
     def room_for_weights(model: Trained) -> bool:
@@ -82,48 +67,73 @@ class Prediction:
         parts = 1 if combination is None else combination.n_parts
         return 8 * parts * model.n_labels * model.n_features <= WEIGHT_BYTES
 
-    def hint(self, log: Log, n_rows: int) -> None:
-        """Collective. Say if these rows got far fewer labels than training rows have."""
-        if self.what == "labels":
-            _, (n_given,) = mpi.exclusive_sum(self.comm, [self.n_given])
-            hint_at_few_labels(log, int(n_given), n_rows, self.model, self.dataset)
+    def find(self, shard: Shard, read_ids: ReadIds | None = None, empty: np.ndarray | None = None) -> Iterator[LabelledRows]:
+        """Yield the labels of a shard's rows, chunk by chunk. Local. Raises NonFiniteError if a score is not a number.
 
-    def convert_scores(self, scores: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
-        """The scores (n × L, or n × k of such labels), or their probabilities, as written."""
-        return scores if self._sigmoids is None else probabilities(scores, *self._sigmoids, labels)
+        Rows with a flag in `empty` (n_local) get no labels.
+        """
+        scorer, begin = make_scorer(self.model, shard, self.scorer.labels), 0
+        while begin < shard.n_local:
+            some = shard.rows[begin : begin + self._step]
+            found = self._above(scorer, some) if self.best is None else self._best(scorer, some)
+            if found is None:
+                self._step = max(1, self._step // 2)
+                continue
+            places, labels, scores = found
+            if empty is not None:
+                is_kept = ~empty[begin + places]
+                places, labels, scores = places[is_kept], labels[is_kept], scores[is_kept]
+                self.n_empty += int(np.count_nonzero(empty[begin : begin + some.size]))
+            values = scores
+            if self.sigmoids is not None:
+                values = probabilities(scores[None], *self.sigmoids, labels[None])[0]
+            self.n_rows += some.size
+            self.n_lines += labels.size
+            self.n_without += some.size - np.unique(places).size
+            ids: Sequence[str | int] = (shard.first_row + some).tolist() if read_ids is None else read_ids(begin, begin + some.size)
+            yield LabelledRows(shard.first_local + begin, ids, places, labels, values)
+            begin += some.size
 
-    def scored(self, shard: Shard) -> Iterator[ScoredRows]:
-        """Score a shard's rows for all labels, or find the best. Local. Raises NonFiniteError."""
-        scorer: Any = make_scorer(self.model, shard, self.scorer.labels)
-        flags, thresholds = self.what == "labels", self.model.thresholds
-        width = (1 if flags else 8) * self.model.n_labels if self.n_best is None else 12 * self.n_best
-        step = max(1, min(MAX_ROWS, CHUNK_BYTES // max(1, width)))
+    def _best(self, scorer: Any, rows: np.ndarray) -> Lines:
+        """The best labels of rows."""
+        best = self.best.best(scorer, rows)
+        return np.repeat(np.arange(rows.size), best.labels.shape[1]), best.labels.ravel(), best.scores.ravel()
+
+    def _above(self, scorer: Any, rows: np.ndarray) -> Lines | None:
+        """The labels of rows above their thresholds, best first; None if they are too many."""
+        n_lines, parts = 0, []
+        for block, scores in self._weights.scores(scorer, rows):
+            places, lanes = np.nonzero(scores > self.model.thresholds[block])
+            n_lines += places.size
+            if n_lines > MAX_LINES and rows.size > 1:
+                return None
+            parts.append((places, lanes.astype(np.int32) + np.int32(block.start), scores[places, lanes]))
+        places, labels, scores = (np.concatenate(each) for each in zip(*parts, strict=True))
+        order = np.lexsort((labels, -self.comparable.values(scores, labels), places))
+        return places[order], labels[order], scores[order]
+
+    def score(self, shard: Shard) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield (first, scores (n × n_labels)) of a shard's rows, chunk by chunk. Local. Raises NonFiniteError."""
+        scorer, n_labels = make_scorer(self.model, shard, self.scorer.labels), self.model.n_labels
+        step = max(1, min(MAX_ROWS, CHUNK_BYTES // (8 * max(1, n_labels))))
         for begin in range(0, shard.n_local, step):
             some = shard.rows[begin : begin + step]
-            first, rows = shard.first_local + begin, shard.first_row + some
-            empty = None if self.empty is None else self.empty[begin : begin + step]
-            if self.best is not None:
-                best = self.best.best(scorer, some)
-                yield ScoredRows(first, rows, best.scores, best.labels, empty)
-                continue
-            values: np.ndarray = np.empty((some.size, self.model.n_labels), dtype=np.bool_ if flags else np.float64)
+            values = np.empty((some.size, n_labels))
             for block, scores in self._weights.scores(scorer, some):
-                values[:, block] = scores > thresholds[block] if flags else scores
-            if flags:
-                if empty is not None:
-                    values[empty] = False
-                self.n_given += int(np.count_nonzero(values))
-            yield ScoredRows(first, rows, values, None, empty)
+                values[:, block] = scores
+            yield shard.first_local + begin, values
 
-    def chunks(self, log: Log) -> Iterator[ScoredRows]:
-        """Score the shard, rows of the dataset, with progress. Local. Raises NonFiniteError if a score is not a number."""
-        done = 0
-        with closing(Progress(log, "scoring rows (rank 0)", self.shard.n_local)) as progress:
-            for chunk in self.scored(self.shard):
-                self.dataset.check_unchanged()
-                yield chunk
-                done += chunk.rows.size
-                progress.update(done)
+    def finish(self, log: Log, output: Path, dataset: DataFile | None = None, more: str = "") -> None:
+        """Log how many labels the rows have got; `dataset`: of the rows, if there is one. Collective."""
+        counts = [self.n_rows, self.n_lines, self.n_without, self.n_empty]
+        n_rows, n_lines, n_without, n_empty = (int(n) for n in mpi.exclusive_sum(self.comm, counts)[1])
+        rows, name = plural(n_rows, "row"), "standard output" if str(output) == STANDARD_OUTPUT else output
+        without = f"; {n_without:,} of {rows} got no label" if n_without else ""
+        log(f"{name}: {plural(n_lines, 'label')} of {rows}, {rule_of(self.model, self.top)}{without}{more}")
+        if n_empty:
+            log(f"note: {plural(n_empty, 'row')} without any known feature: they get no labels")
+        if self.top is None:
+            hint_at_few_labels(log, n_lines, n_rows, self.model, dataset)
 
 
 def predict(
@@ -132,124 +142,173 @@ def predict(
     dataset: DataFile,
     split: str,
     output: Path,
-    what: What,
     force: bool,
     log: Log,
     top: int | None = None,
+    text_format: str | None = None,
 ) -> None:
-    """Collective over `comm`. Write scores, probabilities or labels of a split's rows to `output`.
+    """Collective over `comm`. Write the labels of a split's rows to `output`, or the `top` best of each row.
 
-    With `top`, only the scores of the `top` best labels of each row (of equal scores those
-    with the lower numbers). Raises ConfigError for an ending of `output` that is not known, for an
-    existing output without `force` and for an unknown split; DataError if model and data do not fit
-    or a file cannot be read or written.
+    Of labels with equal values those with the lower numbers come first. Raises ConfigError for an ending of
+    `output` that is not known, for an existing output without `force` and for an unknown split; DataError if model
+    and data do not fit or a file cannot be read or written.
     """
-    output = Path(output)
-    ending = output.suffix.lower()
-    known = (*FORMATS, texts.BIOASQ)
-    if ending not in known:
-        raise ConfigError(f"{output}: unknown kind of file {ending!r}; the name must end in one of {', '.join(known)}")
-    texts.check_what(what, top, ending)
-    if what == "probabilities":
-        model.check_probabilities()
+    output, has_ids = Path(output), "row_ids" in dataset.file
+    table = make_table(model, output, has_ids, rule_of(model, top), text_format)
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
-    opened: Any = new_file if ending == ".h5" else temporary_path
-    with opened(comm, output, force, [model.path, dataset.path]) as out:
-        prediction = Prediction(comm, model, what, load_shard(comm, dataset, split, unlabelled=True), top, dataset)
-        if ending == ".h5":
-            _write_h5(prediction, split, log, out)
-        else:
-            _write_text(prediction, ending, log, out, output)
-    n_rows = prediction.shard.n_global
-    log(f"{output}: {texts.what_is_written(what, top, model)} of {plural(n_rows, 'row')} for {plural(model.n_labels, 'label')}")
-    _, (n_empty,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(prediction.empty))])
-    if n_empty:
-        without = f"{plural(int(n_empty), 'row')} without any known feature"
-        log(f"note: {without}: {'their scores say nothing' if what != 'labels' and top is None else 'they get no labels'}")
-    prediction.hint(log, n_rows)
+    writer = open_stream if str(output) == STANDARD_OUTPUT else open_parts
+    with writer(comm, table, output, force, [model.path, dataset.path]) as write:
+        shard = load_shard(comm, dataset, split, unlabelled=True)
+        prediction = Prediction(comm, model, shard, top)
+
+        def read_ids(begin: int, end: int) -> list[str]:
+            rows = shard.first_row + shard.rows[begin:end]
+            ids = dataset.strings("row_ids", int(rows[0]), int(rows[-1]) + 1) or []
+            return [ids[row] for row in (rows - rows[0]).tolist()]
+
+        def find() -> Iterator[LabelledRows]:
+            with closing(Progress(log, "scoring rows (rank 0)", shard.n_local)) as progress:
+                for found in prediction.find(shard, read_ids if has_ids else None, without_features(dataset, shard)):
+                    dataset.check_unchanged()
+                    yield found
+                    progress.update(prediction.n_rows)
+
+        write(find())
+    prediction.finish(log, output, dataset, "" if has_ids else "; id is a row's number from 0, for the data have no ids")
 
 
-def _write_h5(prediction: Prediction, split: str, log: Log, out: SlabFile) -> None:
-    """Write `rows` (n) and, of these, `scores` or `probabilities` (n × L), `top/` these and `labels`, or `Y` (n × L, CSR).
+def write_scores(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, output: Path, force: bool, log: Log) -> None:
+    """Collective over `comm`. Write the scores (n × n_labels, float64) of a split's rows to HDF5.
 
-    The labels of all rows wait outside of memory until their number is known. Collective.
+    Beside them stand thresholds and sigmoids of the labels, and numbers and ids of the rows. Raises as `predict`.
     """
-    comm, shard, what, k, n_labels = (
-        prediction.comm,
-        prediction.shard,
-        prediction.what,
-        prediction.n_best,
-        prediction.model.n_labels,
-    )
-    n_rows, first, nnz = shard.n_global, 0, 0
-    counts = np.zeros(shard.n_local if what == "labels" else 0, dtype=np.int64)
-    given = Spool(out.path.parent, matrix_slabs("Y", 0, 0, n_labels, None)["Y/indices"].dtype)
-    slabs: dict[str, Slab] = {what: Slab((n_rows, n_labels), "<f8")}
-    if what == "labels":
-        with mpi.agreed(comm, f"writing {out.target}"):
-            for chunk in prediction.chunks(log):
-                counts[chunk.first - shard.first_local :][: chunk.rows.size] = chunk.values.sum(axis=1)
-                given.append(np.nonzero(chunk.values)[1])
-        (first,), (nnz,) = mpi.exclusive_sum(comm, [given.size])
-        slabs = matrix_slabs("Y", n_rows, int(nnz), n_labels, None)
-    elif k is not None:
-        slabs = {"top/labels": Slab((n_rows, k), "<i4"), f"top/{what}": Slab((n_rows, k), "<f8")}
+    output = Path(output)
+    if output.suffix.lower() != ".h5":
+        raise OptionError("all_scores", True, f"{output}: the matrix of all scores is HDF5; the name must end in .h5")
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        model.check_vocabulary(dataset)
+    with new_file(comm, output, force, [model.path, dataset.path]) as out:
+        shard = load_shard(comm, dataset, split, unlabelled=True)
+        prediction = Prediction(comm, model, shard)
 
-    def describe(file: h5py.File) -> None:
-        if what == "labels":
-            describe_matrix(file, "Y", n_rows, n_labels, int(nnz), ones=True)
-        stamp(file, "scores")
-        file.attrs["split"] = split
-        write_strings(file, "label_names", prediction.model.label_names)
-        write_label_titles(file, prediction.model.label_titles)
-        if prediction.has_ids:
-            rows = prediction.dataset.split(split)
-            ids = file.create_dataset("row_ids", shape=rows.shape, dtype=h5py.string_dtype())
-            for begin in range(0, rows.size, NAME_CHUNK):
-                some = rows[begin : begin + NAME_CHUNK]
-                ids[begin : begin + some.size] = np.array(prediction.ids(some), dtype=object)
+        def describe(file: h5py.File) -> None:
+            stamp(file, "scores")
+            file.attrs["split"] = split
+            file.attrs.update(about(model, rule_of(model, None)))
+            write_strings(file, "label_names", model.label_names)
+            write_label_titles(file, model.label_titles)
+            columns = {"threshold": model.thresholds, **dict(zip(SIGMOID, model.sigmoids or (), strict=False))}
+            for name, values in columns.items():
+                file.create_dataset(f"labels/{name}", data=values)
+            if "row_ids" in dataset.file:
+                rows = dataset.split(split)
+                ids = create_strings(file, "row_ids", rows.size)
+                for begin in range(0, rows.size, NAME_CHUNK):
+                    some = rows[begin : begin + NAME_CHUNK]
+                    names = dataset.strings("row_ids", int(some[0]), int(some[-1]) + 1) or []
+                    ids[begin : begin + some.size] = np.array([names[row] for row in (some - some[0]).tolist()], dtype=object)
 
-    out.layout({**slabs, "rows": Slab((n_rows,), "<i8")}, describe)
-    with mpi.agreed(comm, f"writing {out.target}"):
-        out.write("rows", shard.first_local, shard.first_row + shard.rows)
-        if what == "labels":
+        out.layout({"scores": Slab((shard.n_global, model.n_labels), "<f8"), "rows": Slab((shard.n_global,), "<i8")}, describe)
+        with mpi.agreed(comm, f"writing {output}"), closing(Progress(log, "scoring rows (rank 0)", shard.n_local)) as progress:
+            out.write("rows", shard.first_local, shard.first_row + shard.rows)
+            for first, scores in prediction.score(shard):
+                dataset.check_unchanged()
+                out.write("scores", first, scores)
+                progress.update(first - shard.first_local + scores.shape[0])
+    log(f"{output}: scores of {plural(shard.n_global, 'row')} for {plural(model.n_labels, 'label')}")
+    _, (n_empty,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(without_features(dataset, shard)))])
+    if n_empty:
+        log(f"note: {plural(int(n_empty), 'row')} without any known feature: their scores say nothing")
+
+
+Write: TypeAlias = "Callable[[Iterable[LabelledRows]], None]"  # each rank's rows, in the order of the ranks
+
+
+@contextmanager
+def open_parts(comm: mpi.Comm, table: Table, output: Path, force: bool, inputs: list[Path]) -> Iterator[Write]:
+    """Yield a function that is called once: ranks write files of their own, which then become one. Collective over `comm`."""
+    with temporary_path(comm, output, force, inputs) as temporary:
+        parts = [temporary.with_name(f"{temporary.name}-{rank}") for rank in range(comm.size)]
+        part = parts[comm.rank] if comm.rank or isinstance(table, BinaryTable) else temporary
+        n_lines = size = 0
+
+        def write(blocks: Iterable[LabelledRows]) -> None:
+            nonlocal n_lines, size
+            with mpi.agreed(comm, f"writing {output}"), part.open("wb") as file:
+                if comm.rank == 0:
+                    file.write(table.begin)
+                for found in blocks:
+                    n_lines += found.labels.size
+                    file.writelines(table.encode(found))
+                if comm.rank == comm.size - 1:
+                    file.write(table.end)
+                size = file.tell()
+
+        try:
+            yield write
+            (_, offset), (n_all, _) = mpi.exclusive_sum(comm, [n_lines, size])
+            with mpi.agreed(comm, f"writing {output}"):
+                if isinstance(table, BinaryTable):
+                    if comm.rank == 0:
+                        table.write(temporary, parts, int(n_all), output)
+                elif comm.rank != 0:
+                    with part.open("rb") as source, temporary.open("rb+") as target:
+                        target.seek(int(offset))
+                        shutil.copyfileobj(source, target, COPY_BYTES)
+        finally:
+            if part != temporary:
+                part.unlink(missing_ok=True)
+
+
+@contextmanager
+def open_stream(comm: mpi.Comm, table: Table, output: Path, force: bool, inputs: list[Path]) -> Iterator[Write]:
+    """Yield a function that is called again and again: rank 0 writes the rows of all ranks. Collective over `comm`.
+
+    `output` may be "-", the standard output.
+    """
+    to_standard = str(output) == STANDARD_OUTPUT
+    name = "standard output" if to_standard else str(output)
+    with ExitStack() as stack:
+        temporary = Path() if to_standard else stack.enter_context(temporary_path(comm, output, force, inputs))
+        part = temporary.with_name(f"{temporary.name}-0") if isinstance(table, BinaryTable) else temporary
+        file: Any = None
+        with mpi.agreed(comm, f"writing {name}"):
+            if comm.rank == 0 and to_standard and sys.stdout is None:
+                raise DataError("standard output is closed; name a file")
             if comm.rank == 0:
-                out.write("Y/indptr", 0, np.zeros(1))
-            out.write("Y/indptr", shard.first_local + 1, first + np.cumsum(counts))
-            for some in slices(given.size):
-                out.write("Y/indices", int(first) + some.start, given[some])
-            return
-        for chunk in prediction.chunks(log):
-            shown, best = prediction.convert_scores(chunk.values, chunk.best), chunk.best
-            if best is not None and chunk.empty is not None:
-                best, shown = np.where(chunk.empty[:, None], -1, best), np.where(chunk.empty[:, None], np.nan, shown)
-            for name, values in zip(slabs, [shown] if best is None else [best, shown], strict=True):
-                out.write(name, chunk.first, values)
+                file = stack.enter_context(open(1 if to_standard else part, "wb", buffering=0, closefd=not to_standard))
+                if part != temporary:
+                    stack.callback(part.unlink)
+        waiting, n_lines = [table.begin], 0
 
+        def write_all(text: bytes) -> None:
+            rest = memoryview(text)
+            try:
+                while rest:
+                    rest = rest[file.write(rest) :]
+            except OSError as error:
+                raise file_error(name, "write", error) from None
 
-def _write_text(prediction: Prediction, ending: str, log: Log, temporary: Path, output: Path) -> None:
-    """Write this rank's rows as text; all ranks but 0 into parts, which are copied behind. Collective."""
-    comm, lines = prediction.comm, texts.TEXT_FORMATS.get(ending, texts.bioasq_lines)
-    part = temporary if comm.rank == 0 else temporary.with_name(f"{temporary.name}-{comm.rank}")
-    try:
-        with mpi.agreed(comm, f"writing {output}"), part.open("wb") as file:
+        def encode(blocks: Iterable[LabelledRows]) -> Iterator[bytes]:
+            nonlocal n_lines
+            if comm.rank == 0 and waiting:
+                yield waiting.pop()
+            for found in blocks:
+                n_lines += found.labels.size
+                yield from table.encode(found)
+
+        def write(blocks: Iterable[LabelledRows]) -> None:
+            mpi.stream_to_root(comm, encode(blocks), write_all)
+
+        yield write
+        write(())  # the beginning, if there were no rows
+        _, (n_all,) = mpi.exclusive_sum(comm, [n_lines])
+        with mpi.agreed(comm, f"writing {name}"):
             if comm.rank == 0:
-                file.write(lines(prediction, None).encode())
-            for piece in (piece for chunk in prediction.chunks(log) for piece in chunk.pieces()):
-                file.write(lines(prediction, piece).encode())
-            if comm.rank == comm.size - 1 and ending == texts.BIOASQ:
-                file.write(texts.BIOASQ_END.encode())
-            size = file.tell()
-        (offset,), _ = mpi.exclusive_sum(comm, [size])
-        with mpi.agreed(comm, f"writing {output}"):
-            if comm.rank != 0:
-                with part.open("rb") as source, temporary.open("rb+") as target:
-                    target.seek(int(offset))
-                    shutil.copyfileobj(source, target, COPY_BYTES)
-    finally:
-        if comm.rank != 0:
-            part.unlink(missing_ok=True)
+                write_all(table.end)
+                if isinstance(table, BinaryTable):
+                    table.write(temporary, [part], int(n_all), output)
 
 
 def predict_stream(
@@ -257,7 +316,6 @@ def predict_stream(
     model: Trained,
     source: str | Path,
     output: Path,
-    what: What,
     force: bool,
     log: Log,
     top: int | None = None,
@@ -265,10 +323,10 @@ def predict_stream(
     text_format: str | None = None,
     max_line: int = LINE_MIB << 20,
 ) -> None:
-    """Collective over `comm`. Write the scores, probabilities or labels of rows of svmlight text.
+    """Collective over `comm`. Write the labels of rows of svmlight text, or the `top` best of each row.
 
     `source` and `output` are paths, or "-" for standard input and output; then `text_format` is "csv"
-    (by default) or "svm". The lines are those that `predict` writes for the dataset made from the
+    (by default), "tsv" or "jsonl". The lines are those that `predict` writes for the dataset made from the
     text. The labels in the text are passed over. A text does not name its features: they go by number,
     from 1 (`zero_based`: 0), not by the names of the model's features. Larger indices are
     left out, and counted in the log. A line has at most `max_line` bytes.
@@ -277,47 +335,17 @@ def predict_stream(
     existing output without `force`; DataError if the text is not svmlight (with the line), or
     something cannot be read or written.
     """
-    to_standard = str(output) == STANDARD_OUTPUT
-    name = "standard output" if to_standard else str(output)
-    ending = f".{text_format or 'csv'}" if to_standard else Path(output).suffix.lower()
-    if ending == ".h5":
-        raise ConfigError(f"{name}: a text becomes .csv or .svm only, row by row; for .h5 make a dataset of it (hpcml convert)")
-    if ending not in texts.TEXT_FORMATS:
-        endings = ", ".join(texts.TEXT_FORMATS)
-        raise ConfigError(f"{name}: unknown kind of file {ending!r}; the name must end in one of {endings}")
-    lines = texts.TEXT_FORMATS[ending]
-    if text_format is not None and texts.TEXT_FORMATS.get(f".{text_format}") is not lines:
-        raise OptionError("format", text_format, f"does not fit the ending of {name}; remove it")
+    table = make_table(model, output, False, rule_of(model, top), text_format)
     model.check_numbering(zero_based)
-    texts.check_what(what, top)
-    if what == "probabilities":
-        model.check_probabilities()
     inputs = [model.path, *([] if str(source) == STANDARD_INPUT else [Path(source)])]
     with ExitStack() as stack:
-        temporary = None if to_standard else stack.enter_context(temporary_path(comm, output, force, inputs))
-        file: Any = None
-        with mpi.agreed(comm, f"writing {name}"):
-            if comm.rank == 0 and to_standard and sys.stdout is None:
-                raise DataError("standard output is closed; name a file")
-            if comm.rank == 0:
-                target = 1 if to_standard else temporary
-                file = stack.enter_context(open(target, "wb", buffering=0, closefd=not to_standard))
-
-        def write(text: bytes) -> None:
-            rest = memoryview(text)
-            try:
-                while rest:
-                    rest = rest[file.write(rest) :]
-            except OSError as error:
-                raise file_error(name, "write", error) from None
-
+        write = stack.enter_context(open_stream(comm, table, output, force, inputs))
         none = np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
-        prediction = Prediction(comm, model, what, Shard.of_csr(none, model.n_features, model.n_labels), top)
+        prediction = Prediction(comm, model, Shard.of_csr(none, model.n_features, model.n_labels), top)
         is_cheap = prediction.keeps_weights or isinstance(prediction.best, InvertedTop)  # to score a few rows at a time
         block_bytes = min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if is_cheap else MAX_BLOCK_BYTES
         stream = stack.enter_context(SvmlightStream(comm, source, zero_based, max_line, block_bytes))
         log(f"{stream.name}: scoring rows as they come")
-        mpi.stream_to_root(comm, [lines(prediction, None).encode()] if comm.rank == 0 else [], write)
         n_left_out = 0  # values of features that the model does not have
         for rows in stream.parts():
             indptr, indices, data = rows.indptr, rows.indices, rows.data
@@ -325,11 +353,16 @@ def predict_stream(
             if not known.all():
                 n_left_out += int(np.count_nonzero(~known))
                 indptr, indices, data = offsets(known)[indptr], indices[known], data[known]
-            shard = Shard.of_csr((indptr, indices, data), model.n_features, model.n_labels, first_row=rows.first_row)
-            pieces = (piece for chunk in prediction.scored(shard) for piece in chunk.pieces())
-            mpi.stream_to_root(comm, (lines(prediction, piece).encode() for piece in pieces), write)
+            write(
+                prediction.find(Shard.of_csr((indptr, indices, data), model.n_features, model.n_labels, first_row=rows.first_row))
+            )
         _, (dropped,) = mpi.exclusive_sum(comm, [n_left_out])
-    left_out = f"; left out: {plural(int(dropped), 'value')} of features that the model does not have" if dropped else ""
-    n_rows, labels = plural(stream.n_rows, "row"), plural(model.n_labels, "label")
-    log(f"{name}: {texts.what_is_written(what, top, model)} of {n_rows} for {labels}{left_out}")
-    prediction.hint(log, stream.n_rows)
+    more = f"; left out: {plural(int(dropped), 'value')} of features that the model does not have" if dropped else ""
+    prediction.finish(log, output, more=more)
+
+
+def rule_of(model: Trained, top: int | None) -> str:
+    """By which rule rows get labels, in a few words."""
+    if top is not None:
+        return f"the best of each row (--top {top})"
+    return f"by thresholds ({model.threshold_source})" if model.threshold_source else "those with a score above 0"

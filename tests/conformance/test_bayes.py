@@ -53,7 +53,7 @@ def trained(method, path, folder, **options):
 
 
 def scores(model, path, folder, split="test"):
-    hpcml.predict(model.path, path, folder / "scores.h5", split=split)
+    hpcml.predict(model.path, path, folder / "scores.h5", split=split, all_scores=True)
     with h5py.File(folder / "scores.h5") as file:
         return file["scores"][:]
 
@@ -139,7 +139,7 @@ def test_what_several_weight_vectors_cannot_do_and_damage(problem, tmp_path, met
 
     with DataFile(path) as data:
         with pytest.raises(ConfigError, match="explain takes models with one weight vector"):
-            explain(self_comm(), model, data, (), 3, False)
+            explain(self_comm(), model, (), 3, False)
         with pytest.raises(ConfigError, match="prune takes models with one"):
             prune(self_comm(), model, data, "test", [0.1], None, False, Log(0))
     with h5py.File(model.path, "r+") as file:

@@ -73,7 +73,7 @@ def arrays(path):
 
 
 def scores(model, data, path):
-    hpcml.predict(model, data, path, split="test")
+    hpcml.predict(model, data, path, split="test", all_scores=True)
     with h5py.File(path) as file:
         return file["scores"][:]
 

@@ -442,7 +442,7 @@ def test_rows_of_nothing_can_be_learnt_continued_and_scored(tmp_path, monkeypatc
         alone = train(method, None, data, tmp_path / f"alone-{method}", {"split": "some"})
         continued = train(method, None, data, tmp_path / f"more-{method}", more)
         assert continued.model.read_bytes() == alone.model.read_bytes()
-        predict(mpi.self_comm(), Model(report.model), DataFile(data), "all", tmp_path / f"{method}.csv", "scores", False, Log(0))
+        predict(mpi.self_comm(), Model(report.model), DataFile(data), "all", tmp_path / f"{method}.csv", False, Log(0))
 
 
 # what is refused
@@ -461,7 +461,7 @@ def test_negative_values_are_refused_with_their_row_by_winnows_alone(tmp_path, m
     tries = {
         r"row 17 \(from 0\) has the value -0.25": lambda: train(method, None, data, tmp_path / "bad", {"min_positives": 0}),
         r"row 25 \(from 0\) has a negative value": lambda: evaluate(*given, Log(0)),
-        r"row 25 \(from 0\) has a negative value, which": lambda: predict(*given, out, "labels", False, Log(0)),
+        r"row 25 \(from 0\) has a negative value, which": lambda: predict(*given, out, False, Log(0)),
     }
     for sentence, do in tries.items():
         if LEARNERS[method].winnow:

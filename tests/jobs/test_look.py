@@ -26,7 +26,7 @@ def test_a_model_of_fields_is_explained(standing, tmp_path):
     done(standing(2, "train", "dual", data, "-o", run))
     found = []
     for n in (1, 3):
-        command = ("explain", run / "model.h5", data, "--label", "sea", "--top", 30, "--json", tmp_path / f"{n}.json")
+        command = ("explain", run / "model.h5", "--label", "sea", "--top", 30, "--json", tmp_path / f"{n}.json")
         result = done(standing(n, *command))
         found.append((result.stdout, (tmp_path / f"{n}.json").read_bytes()))
     assert found[0] == found[1]
@@ -56,7 +56,8 @@ def test_mistakes_are_named_in_one_sentence(standing, tmp_path, n):
     documents(tmp_path / "docs.jsonl")
     convert = ("convert", "jsonl", tmp_path / "docs.jsonl", "-o", tmp_path / "out.h5", "--fields")
     for said, command in {
-        "has other features": ("explain", model, data),
+        "has no effect without --row or --wrong or --unlearnt": ("explain", model, data),
+        "has other features": ("explain", model, data, "--row", 0),
         "no label 'label9'": ("explain", model, "--label", "label9"),
         "--force: has no effect": ("explain", model, "--force"),
         "is also an input": ("explain", model, "--json", model, "--force"),

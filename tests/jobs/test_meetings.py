@@ -78,11 +78,12 @@ def predictions(run, model, data, split, twin, folder):
     """The best labels of each row, the labels above thresholds, BioASQ's answers."""
     file, answers = folder / "predicted.csv", folder / "answers.json"
     run("predict", model, data, "-o", file, "--split", split, "--top", 3, "--force")
-    shown = [[pair.rpartition(":")[0] for pair in cells(row["labels"])] for row in table(file)]
-    assert shown == [[twin.names[label].replace(";", "\\;") for label in row] for row in twin.best(3)]
-    run("predict", model, data, "-o", file, "--split", split, "--labels", "--force")
-    given = [{name.replace(";", "\\;") for name in row} for row in twin.given]
-    assert [set(cells(row["labels"])) for row in table(file)] == given
+    shown = [(row["id"], row["label"]) for row in table(file)]
+    assert shown == [(name, twin.names[label]) for name, row in zip(twin.ids, twin.best(3), strict=True) for label in row]
+    run("predict", model, data, "-o", file, "--split", split, "--force")
+    assert {(row["id"], row["label"]) for row in table(file)} == {
+        (name, label) for name, row in zip(twin.ids, twin.given, strict=True) for label in row
+    }
     run("predict", model, data, "-o", answers, "--split", split, "--top", 2, "--force")
     given = {each["pmid"]: each["labels"] for each in json.loads(answers.read_text())["documents"]}
     assert given == {name: [twin.names[label] for label in row] for name, row in zip(twin.ids, twin.best(2), strict=True)}

@@ -81,14 +81,9 @@ def test_train_and_judge(run, files):
     assert not any(letter in log for letter in SENT)
 
     header, rows = table(predicted(run, files, "scores.csv"))
-    assert header == ["row", "id", *LABELS]
-    assert [row[1] for row in rows] == [f"row\n{row}" for row in range(180)]
-    cells = [row[2] for row in table(predicted(run, files, "labels.csv", "--labels"))[1]]
-    best = [row[2] for row in table(predicted(run, files, "top.csv", "--top", 1))[1]]
-    assert {cell.rpartition(":")[0] for cell in best} <= {
-        name.replace("\\", "\\\\").replace(";", "\\;") or "\\e" for name in LABELS
-    }
-    assert len(cells) == len(best) == 180
+    assert header == ["id", "label", "score"] and {row[1] for row in rows} <= set(LABELS)
+    best = table(predicted(run, files, "top.csv", "--top", 1))[1]
+    assert [row[0] for row in best] == [f"row\n{row}" for row in range(180)] and {row[1] for row in best} <= set(LABELS)
 
     for part in (1, 2):
         run("train", "probe", data, "-o", folder / f"part{part}", "--label-part", f"{part}/2", *short)

@@ -1,5 +1,6 @@
 """`hpcml predict MODEL - …` as processes: what goes through pipes, and what people do to them."""
 
+import json
 import os
 import pty
 import subprocess
@@ -37,9 +38,10 @@ def test_pipes(mpirun, files, tmp_path):
     result = done(mpirun(2, "predict", model, source, "-o", reference))
     assert result.stdout == ""
     text = reference.read_text()
-    found = np.array([line.split(",") for line in text.splitlines()[1:]], dtype=float)
-    assert found[:, 0].tolist() == list(range(400))
-    np.testing.assert_allclose(found[:, 1:], scores, rtol=1e-12)
+    found = [line.split(",") for line in text.splitlines()[1:]]
+    expected = [(row, label) for row in range(400) for label in np.argsort(-scores[row]).tolist() if scores[row, label] > 0]
+    assert [(int(row), int(label.removeprefix("label"))) for row, label, _ in found] == expected
+    np.testing.assert_allclose([float(score) for *_, score in found], scores[tuple(np.transpose(expected))], rtol=1e-7)
     for command in (
         f"hpcml predict {quote(str(model))} - -o - < {quote(str(source))}",
         f"gzip -c {quote(str(source))} | hpcml predict {quote(str(model))} - -o - | cat",
@@ -47,16 +49,17 @@ def test_pipes(mpirun, files, tmp_path):
     ):
         result = done(pipeline(command))
         assert result.stdout == text
-        assert "scores of 400 rows for 2 labels" in result.stderr
-    result = pipeline(f"hpcml predict {quote(str(model))} - -o - --format svm --labels < {quote(str(source))}")
-    assert result.stdout.splitlines()[0] == ",".join(str(label + 1) for label in np.flatnonzero(scores[0] > 0)) + " 1:1"
+        assert f"{len(expected)} labels of 400 rows" in result.stderr
+    result = pipeline(f"hpcml predict {quote(str(model))} - -o - --format jsonl --top 1 < {quote(str(source))}")
+    first = json.loads(result.stdout.splitlines()[0])
+    assert (first["id"], first["label"]) == (0, f"label{np.argmax(scores[0])}") and result.stdout.count("\n") == 400
 
 
 def test_named_pipe_of_a_slow_writer(mpirun, files, tmp_path):
     source, model, _ = files
     pipe = slow_pipe(tmp_path / "pipe", source.read_bytes())
-    done(mpirun(2, "predict", model, pipe, "-o", tmp_path / "out.svm"))
-    assert len((tmp_path / "out.svm").read_text().splitlines()) == 400
+    done(mpirun(2, "predict", model, pipe, "-o", tmp_path / "out.jsonl", "--top", "1"))
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 400
 
 
 def test_a_reader_that_goes_away(files):
@@ -68,13 +71,21 @@ def test_a_reader_that_goes_away(files):
 
 def test_what_is_refused(standing, files, tmp_path):
     source, model, _ = files
+    named = tmp_path / "rows.csv"
+    named.symlink_to(source)
     before = sorted(tmp_path.iterdir())
     for arguments, sentence in {
-        ("-", "-o", tmp_path / "out.h5"): "out.h5: a text becomes .csv or .svm only",
+        (source, "-o", tmp_path / "out.h5", "--all-scores"): "--all-scores: applies only to a dataset",
+        (
+            source,
+            "-o",
+            tmp_path / "out.csv",
+            "--labels",
+        ): "predict writes labels above their thresholds",
         ("-", "-o", tmp_path / "out.csv"): "standard input under mpirun or srun (PMI_SIZE): launchers lose",
         ("/dev/null", "-o", tmp_path / "out.csv"): "/dev/null: no rows; expected `label index:value ...`",
         (source, "-o", tmp_path / "out.csv", "--split", "test"): "--split test: applies only to a dataset",
-        (source, "-o", source, "--force"): "is also an input",
+        (named, "-o", named, "--force"): "is also an input",
     }.items():
         refused(standing(2, "predict", model, *arguments), sentence)
     refused(

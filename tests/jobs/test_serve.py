@@ -18,14 +18,14 @@ TOP = Path(__file__).parents[2]
 
 
 def test_it_answers_and_ends_at_a_signal(mpirun, standing, tmp_path):
-    data, run = run_of(tmp_path)
+    _, run = run_of(tmp_path)
     refused(standing(2, "serve", run, "--port", 0), "serve answers from one process, but MPI has started 2; run it without mpirun")
     for expected, command in {
         "--max-body-mb 0: expected at least 1": ("--max-body-mb", 0),
         "--max-seconds 0.0: expected at least 0.001": ("--max-seconds", 0),
-        "a folder of runs; name one of them: run": ("--data", data),
     }.items():
-        refused(standing(1, "serve", run if "--data" not in command else tmp_path, "--port", 0, *command), expected)
+        refused(standing(1, "serve", run, "--port", 0, *command), expected)
+    refused(standing(1, "serve", tmp_path, "--port", 0), "a folder of runs; name one of them: run")
     job = mpirun.start(0, "serve", run, "--port", 0)
     url = job.until(lambda: re.search(r"ready after .*: (http://\S+) ", job.output()[1]))[1]
     with urllib.request.urlopen(f"{url}v1/projects/hpcml/suggest", b"text=wheat+and+corn&limit=1", timeout=30) as reply:

@@ -74,7 +74,7 @@ def test_what_is_wrong_is_said_in_one_sentence(standing, ranks, data, undisturbe
     edit(damaged, entry("W/indices", 0, 10**6))
     for pattern, *command in (
         (r"--drop -1\.0: expected at least 0", "train", "probe", data, "-o", tmp_path / "run", "--drop", "-1"),
-        (r"--labels .* and --top .*give only one", "predict", model, data, "-o", out, "--top", "3", "--labels"),
+        (r"--top 3: has no effect with --all-scores", "predict", model, data, "-o", out, "--top", "3", "--all-scores"),
         (r"--top 0: expected at least 1", "predict", model, data, "-o", out, "--top", "0"),
         (r"--below nan: expected", "prune", model, data, "--below", "nan"),
         (r"also an input", "prune", model, data, "--below", "0.1", "-o", model, "--force"),
@@ -105,9 +105,9 @@ def test_a_table_and_a_model_of_it(standing, data, undisturbed, tmp_path):
 def test_best_labels_of_a_dataset_and_of_a_pipe(standing, data, undisturbed, tmp_path):
     model = undisturbed / "model.h5"
     result = done(standing(2, "predict", model, data, "-o", tmp_path / "top.csv", "--top", "2"))
-    assert "best labels (--top 2) of 4,000 rows for 60 labels" in result.stderr
+    assert "8,000 labels of 4,000 rows, the best of each row (--top 2)" in result.stderr
     with h5py.File(data) as file:
         text = "".join(make.svmlight_lines(read_elem(file["X"])[:50], ["0"] * 50))
     command = [sys.executable, "-m", "hpcml", "predict", str(model), "-", "-o", "-", "--top", "2"]
     piped = done(subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False))
-    assert piped.stdout.splitlines() == (tmp_path / "top.csv").read_text().splitlines()[:51]
+    assert piped.stdout.splitlines() == (tmp_path / "top.csv").read_text().splitlines()[:101]

@@ -26,11 +26,11 @@ def test_explain_says_what_the_command_says(comm, mpi_tmp_path, capsys):
         make.model(model, np.random.default_rng(0).standard_normal((7, 9)).round(1), feature_names=list("abcdefghi"))
         make.dataset(data, np.ones((3, 9)), np.ones((3, 7)), list("abcdefghi"))
     comm.Barrier()
-    found = hpcml.explain(model, data, label=["label3"], top=2, comm=comm)
+    found = hpcml.explain(model, label=["label3"], top=2, comm=comm)
     every = hpcml.explain(str(model), comm=comm)
     assert (found is None) == (every is None) == (comm.rank > 0)
     if comm.rank == 0:
-        assert str(found) == said(capsys, "explain", model, data, "--label", "label3", "--top", 2)
+        assert str(found) == said(capsys, "explain", model, "--label", "label3", "--top", 2)
         assert [each.label for each in every.labels] == list(range(7))
         assert str(every) == said(capsys, "explain", model)
     with pytest.raises(ConfigError, match=r"^top=0: expected at least 1"):

@@ -58,9 +58,9 @@ def test_measures_and_answers(comm, mpi_tmp_path, n_rows):
         found = evaluate_bioasq(comm, model, data, "all", mpi_tmp_path / "terms", QUIET)
         alone = evaluate_bioasq(mpi.self_comm(), model, data, "all", mpi_tmp_path / "terms", QUIET)
         assert found == alone
-        predict(comm, model, data, "all", mpi_tmp_path / "all.json", "labels", False, QUIET)
+        predict(comm, model, data, "all", mpi_tmp_path / "all.json", False, QUIET)
         if comm.rank == 0:
-            predict(mpi.self_comm(), model, data, "all", mpi_tmp_path / "one.json", "labels", False, QUIET)
+            predict(mpi.self_comm(), model, data, "all", mpi_tmp_path / "one.json", False, QUIET)
             assert (mpi_tmp_path / "all.json").read_bytes() == (mpi_tmp_path / "one.json").read_bytes()
             assert [each["pmid"] for each in json.loads((mpi_tmp_path / "all.json").read_text())["documents"]] == [
                 *range(10, 10 + n_rows)

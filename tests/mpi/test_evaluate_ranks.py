@@ -16,7 +16,8 @@ from hpcml.log import Log
 from hpcml.model.learner import LEARNERS, scores
 from hpcml.model.linear import Model
 from hpcml.model.open import open_model, share_model
-from hpcml.prediction.predict import FORMATS, predict
+from hpcml.prediction.predict import predict, write_scores
+from hpcml.prediction.table import BIOASQ, FORMATS
 
 pytestmark = pytest.mark.mpi
 
@@ -72,8 +73,8 @@ def test_a_classifier_on_all_ranks_equals_one_rank(comm, mpi_tmp_path, base, den
     with DataFile(data) as dataset:
         alone = evaluate(mpi.self_comm(), model, dataset, "test", Log(1))
         together = evaluate(comm, model, dataset, "test", Log(1))
-        predict(mpi.self_comm(), model, dataset, "all", mpi_tmp_path / f"alone-{comm.rank}.h5", "scores", False, Log(1))
-        predict(comm, model, dataset, "all", mpi_tmp_path / "together.h5", "scores", False, Log(1))
+        write_scores(mpi.self_comm(), model, dataset, "all", mpi_tmp_path / f"alone-{comm.rank}.h5", False, Log(1))
+        write_scores(comm, model, dataset, "all", mpi_tmp_path / "together.h5", False, Log(1))
     assert np.array_equal(together.n_positive, alone.n_positive)
     assert [together.values[name].tobytes() for name in MEASURES] == [alone.values[name].tobytes() for name in MEASURES]
     assert repr(together.micro) == repr(alone.micro)
@@ -82,14 +83,13 @@ def test_a_classifier_on_all_ranks_equals_one_rank(comm, mpi_tmp_path, base, den
 
 @pytest.mark.parametrize("n_rows", [101, 1])
 @pytest.mark.parametrize("precision", ["<f4", "<f8"])
-@pytest.mark.parametrize("what", ["scores", "labels"])
-@pytest.mark.parametrize("ending", FORMATS)
-def test_predictions_on_all_ranks_equal_one_rank(comm, mpi_tmp_path, ending, what, precision, n_rows):
+@pytest.mark.parametrize("ending", [ending for ending in FORMATS if ending != BIOASQ])
+def test_predictions_on_all_ranks_equal_one_rank(comm, mpi_tmp_path, ending, precision, n_rows):
     data, model = make_files(comm, mpi_tmp_path, n_rows, precision=precision)
     alone, together = mpi_tmp_path / f"alone-{comm.rank}{ending}", mpi_tmp_path / f"together{ending}"
     with DataFile(data) as dataset:
-        predict(mpi.self_comm(), model, dataset, "all", alone, what, False, Log(1))
-        predict(comm, model, dataset, "all", together, what, False, Log(1))
+        predict(mpi.self_comm(), model, dataset, "all", alone, False, Log(1))
+        predict(comm, model, dataset, "all", together, False, Log(1))
     assert together.read_bytes() == alone.read_bytes()
 
 
@@ -125,23 +125,22 @@ def test_few_labels_are_counted_on_all_ranks_and_told_once(comm, mpi_tmp_path, e
                 dataset,
                 "all",
                 mpi_tmp_path / f"labels-{name}{ending}",
-                "labels",
                 True,
                 log,
             )
         assert [note.partition(",")[0] + "," + note.split(",")[1] for note in log.notes] == (expected if comm.rank == 0 else [])
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", [ending for ending in FORMATS if ending != BIOASQ])
 def test_all_ranks_fail_together_and_leave_nothing(comm, mpi_tmp_path, ending):
     data, model = make_files(comm, mpi_tmp_path, 30, poison=True)
     with DataFile(data) as dataset:
         with pytest.raises(NonFiniteError, match="label 'label39'"):
             evaluate(comm, model, dataset, "all", Log(1))
         with pytest.raises(NonFiniteError, match="label 'label39'"):
-            predict(comm, model, dataset, "all", mpi_tmp_path / f"out{ending}", "scores", False, Log(1))
+            predict(comm, model, dataset, "all", mpi_tmp_path / f"out{ending}", False, Log(1))
         with pytest.raises(ConfigError, match="no split"):
-            predict(comm, model, dataset, "nowhere", mpi_tmp_path / f"out{ending}", "scores", False, Log(1))
+            predict(comm, model, dataset, "nowhere", mpi_tmp_path / f"out{ending}", False, Log(1))
     comm.Barrier()  # rank 0 removes what it had begun
     with mpi.agreed(comm, "looking"):
         assert {path.name for path in mpi_tmp_path.iterdir()} == {"data.h5", "model.h5"}

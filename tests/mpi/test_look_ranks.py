@@ -81,8 +81,7 @@ def test_the_same_features_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatc
     comm.Barrier()
 
     def work(ranks, name):
-        with DataFile(data) as dataset:
-            found = explain(ranks, share_model(ranks, model), dataset, [], 4, True)
+        found = explain(ranks, share_model(ranks, model), [], 4, True)
         assert (found is None) == (ranks.rank > 0)
         if found is not None:
             atomic.write_json(mpi_tmp_path / f"{name}.json", found.as_dict())
@@ -102,6 +101,6 @@ def test_what_is_wrong_is_said_on_all_ranks(comm, mpi_tmp_path):
     comm.Barrier()
     opened = share_model(comm, model)
     with pytest.raises(ConfigError, match="no label 'x'"):
-        explain(comm, opened, None, ["x"], 4, False)
+        explain(comm, opened, ["x"], 4, False)
     with pytest.raises(NonFiniteError, match="the squared weights of label 'label4' are not finite"):
-        explain(comm, opened, None, [], 4, True)
+        explain(comm, opened, [], 4, True)

@@ -12,7 +12,8 @@ from hpcml.errors import ConfigError, Interrupted, NonFiniteError
 from hpcml.evaluation import evaluate
 from hpcml.log import Log
 from hpcml.model.linear import Model
-from hpcml.prediction.predict import FORMATS, predict
+from hpcml.prediction.predict import predict
+from hpcml.prediction.table import FORMATS
 from hpcml.reduce.prune import prune
 from hpcml.run.results import Results
 
@@ -47,9 +48,9 @@ def test_best_labels_and_their_precision(comm, mpi_tmp_path, n_rows):
             assert repr(evaluate(comm, model, dataset, "all", QUIET).precision_at) == repr(alone.precision_at)
         for ending in FORMATS:
             own, *others = (mpi_tmp_path / f"{name}{ending}" for name in (f"alone-{comm.rank}", "dense-out", "sparse-out"))
-            predict(mpi.self_comm(), dense, dataset, "all", own, "scores", False, QUIET, 4)
+            predict(mpi.self_comm(), dense, dataset, "all", own, False, QUIET, 4)
             for model, output in zip((dense, sparse), others, strict=True):
-                predict(comm, model, dataset, "all", output, "scores", False, QUIET, 4)
+                predict(comm, model, dataset, "all", output, False, QUIET, 4)
                 assert output.read_bytes() == own.read_bytes()
 
 
@@ -70,7 +71,7 @@ def test_all_ranks_fail_together_and_leave_nothing(comm, mpi_tmp_path):
     data, model, _ = make_files(comm, mpi_tmp_path, 30, poison=True)
     with DataFile(data) as dataset:
         with pytest.raises(NonFiniteError, match="label 'label39'"):
-            predict(comm, model, dataset, "all", mpi_tmp_path / "out.csv", "scores", False, QUIET, 3)
+            predict(comm, model, dataset, "all", mpi_tmp_path / "out.csv", False, QUIET, 3)
         with pytest.raises(NonFiniteError, match="label 'label39'"):
             prune(comm, model, dataset, "all", [0.1], mpi_tmp_path / "out.h5", False, QUIET)
     comm.Barrier()  # rank 0 removes what it had begun

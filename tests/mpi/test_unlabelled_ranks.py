@@ -73,8 +73,8 @@ def test_the_same_model_predictions_and_measures(comm, mpi_tmp_path, data):
         model = share_model(on, run / "model.h5")
         with DataFile(data) as dataset:
             found = evaluate(on, model, dataset, "test", QUIET)
-            for ending, what, top in (("h5", "labels", None), ("csv", "scores", 1), ("h5", "scores", 2), ("svm", "scores", 2)):
-                predict(on, model, dataset, "all", mpi_tmp_path / f"{name}-{what}-{top}.{ending}", what, False, QUIET, top)
+            for ending, top in (("h5", None), ("csv", 1), ("h5", 2), ("parquet", 2)):
+                predict(on, model, dataset, "all", mpi_tmp_path / f"{name}-{top}.{ending}", False, QUIET, top)
             sigmoids = calibrate(on, model, dataset, "test", mpi_tmp_path / f"{name}-c.h5").sigmoids
         return found, sigmoids
 
@@ -86,7 +86,7 @@ def test_the_same_model_predictions_and_measures(comm, mpi_tmp_path, data):
     assert together.micro == alone[0].micro and together.precision_at == alone[0].precision_at
     assert np.array_equal(sigmoids, alone[1])
     if comm.rank == 0:
-        for name in ("labels-None.h5", "scores-1.csv", "scores-2.h5", "scores-2.svm"):
+        for name in ("None.h5", "1.csv", "2.h5", "2.parquet"):
             assert (mpi_tmp_path / f"together-{name}").read_bytes() == (mpi_tmp_path / f"alone-{name}").read_bytes()
 
 

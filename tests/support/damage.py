@@ -223,7 +223,7 @@ def _model_case(rng, kind, sound, folder):
     uses = [
         ["predict", model, data, "-o", str(folder / "out.csv")],
         ["evaluate", model, data, "--json", str(folder / "out.json")],
-        ["predict", model, data, "-o", str(folder / "top.csv"), "--what", "scores"],
+        ["predict", model, data, "-o", str(folder / "top.csv"), "--top", "2"],
         ["prune", model, data, "-o", str(folder / "pruned.h5"), "--below", "0.1"],
         ["train", "perceptron", data, "-o", str(folder / "more"), "--initial-model", model],
     ]

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import h5py
+
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.evaluation import evaluate
 from hpcml.log import Log
 from hpcml.model.open import open_model
-from hpcml.prediction.predict import predict
+from hpcml.prediction.predict import predict, write_scores
 
 
 def _opened(model):
@@ -20,8 +22,28 @@ def judged(model, data, split="all", labels=None, watches=()):
         return evaluate(mpi.self_comm(), _opened(model), dataset, split, Log(1), labels, watches)
 
 
-def predicted(model, data, output, what="scores", split="all", force=False, top=None, log=None):
-    """Write what is predicted. Returns the path."""
+def predicted(model, data, output, what="labels", split="all", force=False, top=None, log=None):
+    """Write the labels of rows, or the `scores` of all labels. Returns the path."""
     with DataFile(data) as dataset:
-        predict(mpi.self_comm(), _opened(model), dataset, split, output, what, force, log or Log(1), top)
+        if what == "scores":
+            write_scores(mpi.self_comm(), _opened(model), dataset, split, output, force, log or Log(1))
+        else:
+            predict(mpi.self_comm(), _opened(model), dataset, split, output, force, log or Log(1), top)
     return output
+
+
+def lines_of(path):
+    """The ids, the numbers of labels and the values of a table of predictions in HDF5."""
+    with h5py.File(path) as file:
+        ids = file["id"].asstr()[:] if file["id"].dtype == object else file["id"][:]
+        return ids.tolist(), file["label"][:], file["probability" if "probability" in file else "score"][:]
+
+
+def labels_of_rows(path, ids):
+    """The names of the labels of rows of these ids, best first, from a table of predictions in HDF5."""
+    with h5py.File(path) as file:
+        names = file["label_names"].asstr()[:].tolist()
+    found = {name: [] for name in ids}
+    for name, label, _ in zip(*lines_of(path), strict=True):
+        found[name].append(names[label])
+    return list(found.values())

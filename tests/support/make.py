@@ -15,6 +15,7 @@ from hpcml.model import skops_file
 from hpcml.model.classifier import MarginData, Origin, fitted_attributes, is_own, write_classifier
 from hpcml.model.learner import fit, parse_learner
 from hpcml.model.linear import STATUS, model_slabs
+from hpcml.model.raw_input import RawInput, write_raw_input
 
 
 def names(letter, n):
@@ -86,6 +87,7 @@ def dataset(
             if strings is not None:
                 write_strings(file, name, strings)
         write_label_titles(file, label_titles)
+        write_raw_input(file, raw_input(feature_names))
         for name, rows in (splits or {}).items():
             group_in(file, "splits")[name] = np.asarray(rows, dtype=np.int64)  # which holds no time
         rows = matrices["X"][0]
@@ -115,6 +117,12 @@ def compact_columns(seed, n_features, n_columns):
     return columns, factors
 
 
+def raw_input(feature_names):
+    """The features of numbers, with these names or none."""
+    packed = None if feature_names is None else np.frombuffer("\0".join(feature_names).encode(), np.uint8)
+    return RawInput({"source": "csv"}, packed)
+
+
 def model(
     path,
     W,
@@ -141,6 +149,7 @@ def model(
         file.attrs["method"] = "probe"
         write_strings(file, "label_names", label_names)
         write_label_titles(file, label_titles)
+        write_raw_input(file, raw_input(feature_names))
 
     with new_file(mpi.self_comm(), path) as out:
         out.layout(model_slabs(n_labels, columns.size, n_columns, precision, n_weights=csr.nnz if sparse else None), describe)
@@ -173,7 +182,7 @@ def classifier(path, base, X, y, label_names=("class 1",), feature_names=None, d
     """Fit the learner `base` (as on the command line) to X and y and write the classifier's file. Returns the path."""
     learner = parse_learner(base.split())
     data = (label_names, X.shape[1], vocabulary_digest(feature_names, X.shape[1]), dense)
-    origin = Origin("probe", learner, "all", *data, {"validation_error": 0.25})
+    origin = Origin("probe", learner, "all", *data, {"validation_error": 0.25}, None, raw_input(feature_names))
     margin = MarginData(np.array(margin_rows), np.ones(len(margin_rows)), 3)
     write_classifier(path, fit(learner, X.toarray() if dense else X, np.asarray(y), seed), origin, margin)
     return Path(path)

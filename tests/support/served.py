@@ -48,9 +48,9 @@ def run_of(folder, **options):
     return data, run
 
 
-def app_of(run, data=None, lines=None, **limits):
+def app_of(run, lines=None, **limits):
     """The application, and where the lines of its log go."""
-    suggester, about = open_suggester(SELF, run, data)
+    suggester, about = open_suggester(SELF, run)
     return App(suggester, about, RequestLimits(**limits), (lambda line: None) if lines is None else lines.append)
 
 

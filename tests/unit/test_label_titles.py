@@ -21,7 +21,7 @@ from hpcml.evaluation.explain import explain
 from hpcml.evaluation.thresholds import ThresholdSearch, threshold
 from hpcml.log import Log
 from hpcml.model.linear import Model
-from hpcml.prediction.predict import predict
+from hpcml.prediction.predict import write_scores
 from hpcml.reduce.dataset import reduce_dataset
 from hpcml.reduce.prune import prune
 
@@ -87,7 +87,7 @@ def test_what_rewrites_files_keeps_them(data, run, tmp_path):
     with DataFile(data) as rows:
         reduce_dataset(SELF, rows, np.arange(5), tmp_path / "few.h5", force=False)
         prune(SELF, Model(run / "model.h5"), rows, "test", [0.01], tmp_path / "pruned.h5", False, QUIET)
-        predict(SELF, Model(run / "model.h5"), rows, "test", tmp_path / "scores.h5", "scores", False, QUIET)
+        write_scores(SELF, Model(run / "model.h5"), rows, "test", tmp_path / "scores.h5", False, QUIET)
     with DataFile(tmp_path / "few.h5") as few:
         assert few.label_titles() == TITLES
         assert few.label_titles(np.array([2, 0])) == ["Pears, Dried", "Apples"]
@@ -103,7 +103,7 @@ def test_people_and_programs_see_them(data, run, tmp_path):
     model = Model(run / "model.h5")
     with DataFile(data) as rows:
         found = evaluate(SELF, model, rows, "test", QUIET, [0, 1, 2])
-        shown = str(explain(SELF, model, rows, ["a", "b"], 3, False))
+        shown = str(explain(SELF, model, ["a", "b"], 3, False))
     assert "a Apples: " in shown
     assert "\nb: " in shown
     text = str(found)

@@ -42,8 +42,7 @@ from hpcml.model.open import format_model
 from hpcml.near_duplicates.consistency import Consistency, PairLabels
 from hpcml.near_duplicates.pairs import Bands, Pairs
 from hpcml.near_duplicates.search import Duplicates, _write_pairs
-from hpcml.prediction.predict import Prediction
-from hpcml.prediction.texts import ScoredRows, csv_lines
+from hpcml.prediction.table import LabelledRows, TextTable
 from hpcml.reduce import select
 from hpcml.reduce.prune import Line as PruneLine
 from hpcml.reduce.prune import Pruning
@@ -117,26 +116,12 @@ def selected(names, path=Path("x")):
     return select.Selected("efs", np.arange(k), np.linspace(0, 1, k), np.arange(k) % 2 > 0, names, path, path, k)
 
 
-def prediction(names, what):
-    """A prediction of `names` for rows that are called so, too."""
-    made = Prediction.__new__(Prediction)
-    made.model, made.what, made.has_ids = SimpleNamespace(label_names=names), what, True
-    made.n_best = made._sigmoids = None
-    made.ids = lambda rows: [names[row] for row in rows]
-    return made
-
-
-def predicted(path, names, what):
-    some = prediction(names, what)
-    chunk = ScoredRows(0, np.arange(len(names)), np.tri(len(names)))
-    path.write_bytes((csv_lines(some, None) + csv_lines(some, chunk)).encode())
-
-
-def predicted_top(path, names):
-    some, k = prediction(names, "scores"), len(names)
-    some.n_best = k
-    chunk = ScoredRows(0, np.arange(k), np.full((k, k), 0.5), np.tile(np.arange(k), (k, 1)))
-    path.write_bytes((csv_lines(some, None) + csv_lines(some, chunk)).encode())
+def predicted(path, names, titled=False):
+    """A table of rows and labels with these names."""
+    model = SimpleNamespace(label_names=names, label_titles=names if titled else None)
+    table_of_rows, numbers = TextTable(model, "score", ".csv"), np.arange(len(names))
+    rows = LabelledRows(0, names, numbers, numbers, np.full(len(names), 0.5))
+    path.write_bytes(b"".join([table_of_rows.begin, *table_of_rows.encode(rows)]))
 
 
 def histories(path, names):
@@ -187,13 +172,9 @@ FILES = {
     "history.csv": (histories, column(0)),
     "history.csv of a single pass": (online_history, column(0)),
     "history.csv of merged parts": (joined_histories, lambda rows: column(0)(rows)[: len(rows) // 2]),
-    "predict": (lambda path, names: predicted(path, names, "scores"), lambda rows: rows[0][2:]),
-    "predict, row ids": (lambda path, names: predicted(path, names, "scores"), column(1)),
-    "predict --labels": (lambda path, names: predicted(path, names, "labels"), lambda rows: split_names(rows[-1][2])),
-    "predict --labels, each row": (
-        lambda path, names: predicted(path, names, "labels"), lambda rows: [split_names(row[2])[-1] for row in rows[1:]]
-    ),
-    "predict --top": (predicted_top, lambda rows: [name.removesuffix(":0.5") for name in split_names(rows[-1][2])]),
+    "predict": (predicted, column(1)),
+    "predict, row ids": (predicted, column(0)),
+    "predict, titles": (lambda path, names: predicted(path, names, titled=True), column(2)),
     "merge, runs": (lambda path, names: write_csv(path, sweep(names)), column(0)),
     "merge, lists": (lambda path, names: write_csv(path, sweep(names)), lambda rows: [split_names(row[2])[1] for row in rows[1:]]),
     "cv": (cross_validated, lambda rows: column(1)(rows)[::2]),

@@ -52,7 +52,7 @@ class Served:
     def __init__(self, run: Path, data: Path, folder: Path) -> None:
         self.errors = folder / "serve.err"
         with self.errors.open("w") as errors, (folder / "serve.log").open("w") as log:
-            command = hpcml_command(("serve", run, "--data", data, "--port", 0))
+            command = hpcml_command(("serve", run, "--port", 0))
             self.process = subprocess.Popen(command, stderr=errors, stdout=log)
         while not (found := re.search(r"ready after .*: http://([\d.]+):(\d+)/ ", self.errors.read_text())):
             if self.process.poll() is not None:

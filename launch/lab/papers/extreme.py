@@ -120,7 +120,7 @@ def weights(study: PaperStudy) -> Finding:
     for rows in study.datasets(text=WORDS):
         run = trained(study, rows.train, *STRENGTH, *FREQUENT)
         path, of_labels = study.folder / f"{run.name}-weights.json", []
-        study.run("explain", run / "model.h5", rows.train, "--top", SHOWN, "--json", path)
+        study.run("explain", run / "model.h5", "--top", SHOWN, "--json", path)
         for split, data in (("train", rows.train), ("test", rows.test)):
             csv = study.folder / f"{run.name}-{split}.csv"
             study.run("evaluate", run / "model.h5", data, "--split", split, "--csv", csv)

@@ -10,6 +10,7 @@ from hpcml.conversion.text import FewTexts
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of
+from hpcml.model.raw_input import RawInput
 
 FIELDS = {"fields": ("title=T", "text=A", "journal=J"), "whole_fields": ("journal",)}
 KINDS = {
@@ -45,7 +46,7 @@ def known(request, tmp_path_factory):
     (folder / "stop").write_text("the\na\n")
     _, path = made(folder, "jsonl", documents, "train", stop_words=folder / "stop", **KINDS[request.param])
     with DataFile(path) as dataset:
-        return path, folder, FewTexts(TextSettings.read(dataset), dataset.n_labels)
+        return path, folder, FewTexts(TextSettings.of(RawInput.of_dataset(dataset), path), dataset.n_labels)
 
 
 @settings(max_examples=25)

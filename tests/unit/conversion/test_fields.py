@@ -156,5 +156,5 @@ def test_a_damaged_list_of_fields(tmp_path):
     for damage in ("title=T,text=A,journal=J", "title=T,,", "x=y", 3):
         _, path = make(tmp_path, DOCUMENTS, fields=FIELDS)
         edit(path, attributes({"fields": damage}, "text"))
-        with pytest.raises(DataError, match="damaged dataset"):
+        with pytest.raises(DataError, match="damaged settings of text"):
             make(tmp_path, DOCUMENTS, "again", like=path)

@@ -26,7 +26,9 @@ def make(folder, source, *inputs, name="out.h5", **options):
 def contents(path):
     """Everything in a file but its source."""
     with h5py.File(path) as file:
-        found = {"": {name: str(value) for name, value in file.attrs.items() if name != "source"}}
+        found = {
+            "": {name: str(value) for name, value in file.attrs.items() if name not in ("source", "id_column", "text_columns")}
+        }
         file.visititems(lambda name, each: found.update({name: each[()].tolist() if isinstance(each, h5py.Dataset) else None}))
         return found
 

@@ -182,7 +182,7 @@ def test_training_and_evaluation_leave_them_out(files, tmp_path, method, capsys)
     found = []
     for number, data in enumerate(files[1:]):
         model = hpcml.train(method, data, tmp_path / f"run{number}", **TRAININGS[method]).model
-        scores = hpcml.predict(model, files[2], tmp_path / f"{number}.h5")
+        scores = hpcml.predict(model, files[2], tmp_path / f"{number}.h5", all_scores=True)
         with h5py.File(scores) as file:
             found.append((file["scores"][:], hpcml.evaluate(model, data).macro("average_precision")))
     assert found[0][0].shape[0] == 240 and np.array_equal(found[0][0], found[1][0])  # all rows are predicted
@@ -231,8 +231,8 @@ def test_a_split_without_labelled_rows(tmp_path, files):
     new = [{"text": "ship", "split": "new"}, {"text": "corn", "labels": ["farm"], "split": "old"}]
     _, path = made(tmp_path, "jsonl", new, like=files[1])
     model = hpcml.train("dual", files[1], tmp_path / "run").model
-    hpcml.predict(model, path, tmp_path / "out.csv", split="new", labels=True)
-    assert list(csv.reader((tmp_path / "out.csv").open()))[1][-1] == "sea"
+    hpcml.predict(model, path, tmp_path / "out.csv", split="new")
+    assert list(csv.reader((tmp_path / "out.csv").open()))[1][1] == "sea"
     for call in (lambda: hpcml.evaluate(model, path, split="new"), lambda: hpcml.train("dual", path, tmp_path / "x", split="new")):
         with pytest.raises(ConfigError, match=r"no row of the split new is labelled; training and evaluation need labelled rows"):
             call()

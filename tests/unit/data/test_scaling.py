@@ -76,7 +76,9 @@ def test_the_model_of_scaled_rows(tmp_path, method, kind):
     for first, second in zip(*weights, strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
     np.testing.assert_allclose(models[1].weights(), models[0].weights() * shard.factors, rtol=1e-6)
-    files = [hpcml.predict(tmp_path / data.stem, data, tmp_path / f"{data.stem}-scores.h5") for data in (before, as_is)]
+    files = [
+        hpcml.predict(tmp_path / data.stem, data, tmp_path / f"{data.stem}-scores.h5", all_scores=True) for data in (before, as_is)
+    ]
     scores = [h5py.File(path)["scores"][:] for path in files]
     np.testing.assert_allclose(*scores, rtol=1e-5, atol=1e-5 * np.abs(scores[0]).max())
 

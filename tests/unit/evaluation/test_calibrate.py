@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support import make
 from support.edits import attributes, edit, entry
-from support.judged import judged, predicted
+from support.judged import judged, lines_of
 
 import hpcml
 from hpcml import mpi
@@ -56,50 +56,46 @@ def test_the_file_keeps_every_other_bit(case, tmp_path):
 
 
 def test_predictions(case, tmp_path):
-    model, folder = case[1], tmp_path
-    with pytest.raises(ConfigError, match="has no probabilities; a linear model gets them from held-out rows by hpcml calibrate"):
-        hpcml.predict(model, case[0], folder / "no.csv", probabilities=True)
-    assert not (folder / "no.csv").exists()
+    model = case[1]
+    hpcml.predict(model, case[0], tmp_path / "scores.h5")
+    with h5py.File(tmp_path / "scores.h5") as file:
+        assert "score" in file and "probability" not in file
     hpcml.calibrate(model, case[0], split="all")
     hpcml.threshold(model, case[0], "label", split="all")
-    opened = open_model(model)
-    slope, offset = opened.sigmoids
+    slope, offset = open_model(model).sigmoids
     p = 1 / (1 + np.exp(-case[2] * slope - offset))
-    for name in ("p.h5", "p.csv", "p.svm"):
-        hpcml.predict(model, case[0], folder / name, probabilities=True)
-        hpcml.predict(model, case[0], folder / f"top-{name}", probabilities=True, top=2)
-    hpcml.predict(model, case[0], folder / "scores.svm")
-    hpcml.predict(model, case[0], folder / "top-scores.h5", top=2)
-    with h5py.File(folder / "p.h5") as file:
-        exact = file["probabilities"][:]
-        assert "scores" not in file and exact == pytest.approx(p, rel=1e-12)
-    csv = np.loadtxt(folder / "p.csv", delimiter=",", skiprows=1)[:, 1:]
-    assert csv.tolist() == exact.tolist()
-    scores, lines = ((folder / name).read_text().splitlines() for name in ("scores.svm", "p.svm"))
-    assert [line.split(" ")[0] for line in scores] == [line.split(" ")[0] for line in lines]  # the same labels
-    assert [[float(pair.split(":")[1]) for pair in line.split(" ")[1:]] for line in lines] == exact.tolist()
-    with h5py.File(folder / "top-p.h5") as file, h5py.File(folder / "top-scores.h5") as of_scores:
-        labels = file["top/labels"][:]
-        assert labels.tolist() == of_scores["top/labels"][:].tolist()
-        best = file["top/probabilities"][:]
-    assert best.tolist() == np.take_along_axis(exact, labels, axis=1).tolist()
-    cells = (folder / "top-p.csv").read_text().splitlines()[1].split(",")[1].split(";")
-    assert [float(cell.rsplit(":", 1)[1]) for cell in cells] == best[0].tolist()
-    first = dict(pair.split(":") for pair in (folder / "top-p.svm").read_text().splitlines()[0].split(" ")[1:])
-    assert {int(label) - 1: float(value) for label, value in first.items()} == dict(zip(labels[0].tolist(), best[0], strict=True))
-    with pytest.raises(ConfigError, match="give only one of them"):
-        hpcml.predict(model, case[0], folder / "both.csv", probabilities=True, labels=True)
+    for top in (None, 2):
+        expected = [
+            (row, label)
+            for row in range(len(p))
+            for label in np.argsort(-(case[2][row] * slope + offset), kind="stable")[:top].tolist()
+            if top or case[2][row, label] > open_model(model).thresholds[label]
+        ]
+        ids, labels, values = lines_of(hpcml.predict(model, case[0], tmp_path / f"{top}.h5", top=top))
+        assert list(zip(ids, labels.tolist(), strict=True)) == expected and len(expected) > 50
+        assert values == pytest.approx(p[tuple(np.transpose(expected))], rel=1e-12)
+        header, *lines = hpcml.predict(model, case[0], tmp_path / f"{top}.csv", top=top).read_text().splitlines()
+        assert header == "id,label,probability"
+        assert [np.float32(line.rsplit(",")[-1]) for line in lines] == values.astype(np.float32).tolist()
+    with h5py.File(hpcml.predict(model, case[0], tmp_path / "all.h5", all_scores=True)) as file:
+        columns = [file[f"labels/{name}"][:].tolist() for name in ("sigmoid_slope", "sigmoid_offset", "threshold")]
+        assert file["scores"][:] == pytest.approx(case[2]) and "calibrated" in file.attrs["probabilities"]
+    assert columns == [slope.tolist(), offset.tolist(), open_model(model).thresholds.tolist()]
 
 
 def test_a_text_as_it_comes(case, tmp_path):
-    done(case)
     (tmp_path / "rows.svm").write_text("1 1:1 3:2\n2 12:0.5\n")
     found = []
-    for what in ("scores", "probabilities"):
-        predict_stream(SELF, open_model(case[1]), tmp_path / "rows.svm", tmp_path / f"{what}.csv", what, False, QUIET)
-        found.append(np.loadtxt(tmp_path / f"{what}.csv", delimiter=",", skiprows=1)[:, 1:])
+    for calibrated in (False, True):
+        if calibrated:
+            done(case)
+        predict_stream(SELF, open_model(case[1]), tmp_path / "rows.svm", tmp_path / f"{calibrated}.h5", False, QUIET, top=6)
+        ids, labels, values = lines_of(tmp_path / f"{calibrated}.h5")
+        found.append(dict(zip(zip(ids, labels.tolist(), strict=True), values, strict=True)))
     slope, offset = open_model(case[1]).sigmoids
-    assert found[1] == pytest.approx(1 / (1 + np.exp(-found[0] * slope - offset)))
+    for (row, label), p in found[1].items():
+        assert p == pytest.approx(1 / (1 + np.exp(-found[0][row, label] * slope[label] - offset[label])))
+    assert len(found[0]) == len(found[1]) == 12
 
 
 def test_evaluate_judges_them(case, tmp_path):
@@ -144,8 +140,6 @@ def test_what_does_not_fit_is_refused(case, tmp_path):
     two = make.classifier(tmp_path / "two.h5", "linear-svm", X, y, ["one"])
     with pytest.raises(ConfigError, match=r"a classifier of .* is not calibrated"):
         done((make.dataset(tmp_path / "two-data.h5", X, Y, label_names=["one"]), two))
-    with pytest.raises(ConfigError, match="has no probabilities"):
-        predicted(two, tmp_path / "two-data.h5", tmp_path / "x.csv", "probabilities")
     with pytest.raises(ConfigError, match="no split"):
         done(case, split="nowhere")
     with pytest.raises(ConfigError, match=r"chance=0\.5: is for --method search and half; remove it"):

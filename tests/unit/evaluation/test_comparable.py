@@ -35,7 +35,7 @@ def files(request, tmp_path):
     model = make.model(tmp_path / "model.h5", W, bias, sparse=request.param == "sparse")
     with h5py.File(model, "r+") as file:
         file["labels/sigmoid_slope"], file["labels/sigmoid_offset"] = SLOPE, OFFSET
-    hpcml.predict(model, data, tmp_path / "scores.h5", split="all")
+    hpcml.predict(model, data, tmp_path / "scores.h5", split="all", all_scores=True)
     with h5py.File(tmp_path / "scores.h5") as file:
         return data, model, file["scores"][:], Y.toarray() > 0
 
@@ -106,13 +106,11 @@ def test_best_labels_of_rows(files, tmp_path):
     names, best = hpcml.open_model(model).label_names, best_of(log_odds(scores), 4)
     assert best.tolist() != best_of(scores, 4).tolist()
     assert best.tolist() != best_of(1 / (1 + np.exp(-log_odds(scores))), 4).tolist()  # probabilities round to 1 and are equal
-    for what in ("scores", "probabilities"):
-        hpcml.predict(model, data, tmp_path / f"{what}.csv", split="all", top=4, probabilities=what == "probabilities")
-        shown = scores if what == "scores" else 1 / (1 + np.exp(-log_odds(scores)))
-        for line, labels, row in zip(table(tmp_path / f"{what}.csv"), best.tolist(), shown, strict=True):
-            pairs = [pair.rsplit(":", 1) for pair in line["labels"].split(";")]
-            assert [name for name, _ in pairs] == [names[label] for label in labels]
-            assert [float(value) for _, value in pairs] == pytest.approx(row[labels].tolist())
+    hpcml.predict(model, data, tmp_path / "best.csv", split="all", top=4)
+    p, lines = 1 / (1 + np.exp(-log_odds(scores))), table(tmp_path / "best.csv")
+    assert [line["id"] for line in lines] == [str(row) for row in range(len(best)) for _ in range(4)]
+    assert [line["label"] for line in lines] == [names[label] for label in best.ravel().tolist()]
+    assert [float(line["probability"]) for line in lines] == pytest.approx(np.take_along_axis(p, best, axis=1).ravel().tolist())
 
 
 def test_one_threshold_is_one_probability(files, tmp_path):
@@ -183,14 +181,14 @@ def test_from_tune_to_every_command(tmp_path):
     found = hpcml.evaluate(model, data, split="test")
     assert found.precision_at[3] == pytest.approx(np.take_along_axis(Y[test], best, axis=1).mean())
     assert found.micro["average_precision"] == pytest.approx(average_precision_score(Y[test].ravel(), odds.ravel()), abs=1e-9)
-    hpcml.predict(model, data, tmp_path / "top.csv", split="test", top=3, probabilities=True)
-    top = [[pair.rsplit(":", 1)[0] for pair in line["labels"].split(";")] for line in table(tmp_path / "top.csv")]
+    hpcml.predict(model, data, tmp_path / "top.csv", split="test", top=3)
+    top = [line["label"] for line in table(tmp_path / "top.csv")]
+    top = [top[begin : begin + 3] for begin in range(0, len(top), 3)]
     assert top == [[names[label] for label in row] for row in best]
     from hpcml.serving.suggest import Question, Suggester
 
-    with DataFile(data) as dataset:
-        suggester = Suggester(SELF, open_model(model), dataset)
-        fields = [field.name for field in suggester.fields]
-        asked = [Question([[lines[row]["text"]] if name == "text" else [] for name in fields], limit=3) for row in test.tolist()]
-        served = [[names[heading.label] for heading in row] for row in suggester(asked)]
+    suggester = Suggester(SELF, open_model(model))
+    fields = [field.name for field in suggester.fields]
+    asked = [Question([[lines[row]["text"]] if name == "text" else [] for name in fields], limit=3) for row in test.tolist()]
+    served = [[names[heading.label] for heading in row] for row in suggester(asked)]
     assert served == top

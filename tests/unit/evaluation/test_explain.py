@@ -8,7 +8,6 @@ from support import make
 
 import hpcml
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation.explain import Features, explain
 from hpcml.files.atomic import write_json
@@ -67,9 +66,8 @@ def named_model(folder, W, names, **options):
 
 def test_what_people_and_programs_see(tmp_path):
     W = np.array([[3.0, -4.0, 0.5, 0.0], [0.0, 0.0, 0.0, 0.0]])
-    model, data = named_model(tmp_path, W, ["a", "b", "c", "d"], bias=[-0.5, 1.0], label_names=["sea", "farm"])
-    with DataFile(data) as dataset:
-        found = explain(SELF, open_model(model), dataset, [], 2, False)
+    model, _ = named_model(tmp_path, W, ["a", "b", "c", "d"], bias=[-0.5, 1.0], label_names=["sea", "farm"])
+    found = explain(SELF, open_model(model), [], 2, False)
     lines = [line.split() for line in str(found).splitlines()]
     assert lines[3] == ["sea:", "0", "training", "rows,", "3", "features,", "intercept", "-0.5"]
     assert lines[5:7] == [["b", "-4", "16", "63.37"], ["a", "3", "9", "35.64"]]
@@ -89,14 +87,14 @@ def test_which_labels(tmp_path):
     path = make.model(tmp_path / "model.h5", W, label_names=[*"abcdefg", "b"])
     model = Model(path)
     model.labels = model.labels | {"n_positive": np.array([1, 5, 2, 9, 5, 0, 3, 4])}
-    shown = explain(SELF, model, None, [], 1, False)
+    shown = explain(SELF, model, [], 1, False)
     assert [each.label for each in shown.labels] == shown.shown.tolist() == [3, 1, 4, 7, 6]
-    assert [each.label for each in explain(SELF, model, None, [], 1, True).labels] == list(range(8))
-    named = explain(SELF, model, None, ["g", "b", "g"], 1, True)
+    assert [each.label for each in explain(SELF, model, [], 1, True).labels] == list(range(8))
+    named = explain(SELF, model, ["g", "b", "g"], 1, True)
     assert [each.label for each in named.labels] == [6, 1, 7]
     assert "feature 0" in str(named)
     with pytest.raises(ConfigError, match="no label 'x'; `hpcml evaluate --csv` lists what there is"):
-        explain(SELF, model, None, ["x"], 1, False)
+        explain(SELF, model, ["x"], 1, False)
     with pytest.raises(ConfigError, match="top=0: expected at least 1"):
         hpcml.explain(path, top=0)
 
@@ -104,12 +102,14 @@ def test_which_labels(tmp_path):
 def test_what_does_not_fit(tmp_path):
     model, _ = named_model(tmp_path, np.ones((1, 3)), ["a", "b", "c"])
     other = make.dataset(tmp_path / "other.h5", np.ones((2, 3)), np.ones((2, 1)), ["a", "b", "x"])
-    with DataFile(other) as dataset, pytest.raises(DataError, match="has other features"):
-        explain(SELF, open_model(model), dataset, [], 1, False)
+    with pytest.raises(DataError, match="has other features"):
+        hpcml.explain(model, other, row=["0"])
+    with pytest.raises(ConfigError, match="has no effect without row or wrong or unlearnt"):
+        hpcml.explain(model, other)
     huge = make.model(tmp_path / "huge.h5", np.full((1, 2), 1e200))
     with pytest.raises(NonFiniteError, match="the squared weights of label 'label0' are not finite"):
-        explain(SELF, open_model(huge), None, [], 1, False)
+        explain(SELF, open_model(huge), [], 1, False)
     X, y, _ = make.class_data(0, 30, 6, 2)
     classifier = make.classifier(tmp_path / "classifier.h5", "kernel-nb", X, y)
     with pytest.raises(ConfigError, match="a classifier has no weights of features"):
-        explain(SELF, open_model(classifier), None, [], 1, False)
+        explain(SELF, open_model(classifier), [], 1, False)

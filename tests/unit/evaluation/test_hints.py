@@ -53,7 +53,7 @@ def notes_of_evaluation(model, data):
 
 def notes_of_labels(model, data, output):
     log = Heard()
-    predicted(model, data, output, "labels", log=log)
+    predicted(model, data, output, log=log)
     return log.notes
 
 
@@ -107,7 +107,7 @@ def test_commands_say_it_behind_their_result_and_name_what_to_do(tmp_path, capsy
     text = tmp_path / "rows.svm"
     text.write_text("0 1:0.5\n" * N_ROWS)
     do = f"`hpcml threshold {model} {data} --measure label`"
-    rows = ["-o", tmp_path / "labels.csv", "--labels", "--force"]
+    rows = ["-o", tmp_path / "labels.csv", "--force"]
     for tokens, named in (
         (["evaluate", model, data], do),
         (["predict", model, data, *rows], do),

@@ -9,20 +9,18 @@ import pytest
 from anndata.io import read_elem
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_svmlight_file
 from support import make
 from support.edits import attributes, edit
-from support.judged import judged, predicted
+from support.judged import judged, lines_of, predicted
 
 from hpcml import mpi
-from hpcml.errors import ConfigError, NonFiniteError
+from hpcml.errors import NonFiniteError
 from hpcml.evaluation.top import Best, are_true
-from hpcml.files.hdf5 import open_stamped
 from hpcml.log import Log
 from hpcml.model import scoring as scoring_module
 from hpcml.model.open import open_model
 from hpcml.prediction import predict as module
-from hpcml.prediction.predict import FORMATS, predict_stream
+from hpcml.prediction.predict import predict_stream
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 NAMES = ["plain", 'quo"te, comma', "ünï;code", "back\\slash", "co:lon", "f", "g"]
@@ -65,12 +63,12 @@ def files(request, tmp_path):
     data = make.dataset(tmp_path / "data.h5", X, Y, row_ids=[f"doc {i}, ö" for i in range(40)], splits={"test": ROWS})
     dense = make.model(tmp_path / "dense.h5", W, bias, NAMES, **more)
     model = dense if request.param == "dense" else make.model(tmp_path / "sparse.h5", W, bias, NAMES, sparse=True, **more)
-    with h5py.File(predicted(dense, data, tmp_path / "all.h5", split="test")) as file:
+    with h5py.File(predicted(dense, data, tmp_path / "all.h5", "scores", "test")) as file:
         return data, model, file["scores"][:]
 
 
-def run(files, output, top, split="test", force=False, what="scores"):
-    return predicted(files[1], files[0], output, what, split, force, top)
+def run(files, output, top, split="test"):
+    return predicted(files[1], files[0], output, "labels" if top else "scores", split, top=top)
 
 
 @pytest.fixture(params=[False, True])
@@ -78,75 +76,46 @@ def small_chunks(request, monkeypatch):
     if request.param:
         monkeypatch.setattr(module, "CHUNK_BYTES", 100)
         monkeypatch.setattr(module, "WEIGHT_BYTES", 0)
-        monkeypatch.setattr("hpcml.prediction.texts.TEXT_VALUES", 24)
+        monkeypatch.setattr("hpcml.prediction.table.BLOCK", 5)
         monkeypatch.setattr(scoring_module, "MAX_LANES", 2)
+
+
+def best_values(path, k):
+    """The labels and values of a table of k labels a row (n × k)."""
+    _, labels, values = lines_of(path)
+    return labels.reshape(-1, k), values.reshape(-1, k)
 
 
 @pytest.mark.parametrize("top", [1, 3, 7, 100])
 def test_h5(files, tmp_path, small_chunks, top):
-    scores = files[2]
-    with open_stamped(run(files, tmp_path / "out.h5", top), "scores", "hpcml predict") as file:
-        expected = sorted_best(scores, top)
-        assert file["top/labels"].dtype == np.int32
-        assert file["top/labels"][:].tolist() == expected.tolist()
-        assert file["top/scores"][:].tobytes() == np.take_along_axis(scores, expected, axis=1).tobytes()
-        assert file["rows"][:].tolist() == ROWS.tolist()
-        assert list(file["row_ids"].asstr()[:]) == [f"doc {i}, ö" for i in ROWS]
-        assert "scores" not in file
+    output, expected = run(files, tmp_path / "out.h5", top), sorted_best(files[2], top)
+    labels, scores = best_values(output, expected.shape[1])
+    assert labels.tolist() == expected.tolist()
+    assert scores.tobytes() == np.take_along_axis(files[2], expected, axis=1).tobytes()
+    assert lines_of(output)[0] == [f"doc {i}, ö" for i in ROWS for _ in range(expected.shape[1])]
 
 
 @pytest.mark.parametrize("top", [2, 9])
 def test_csv(files, tmp_path, small_chunks, top):
     with run(files, tmp_path / "out.csv", top).open(newline="", encoding="utf-8") as file:
         header, *lines = csv.reader(file)
-    assert header == ["row", "id", "labels"]
-    escaped = ["plain", 'quo"te, comma', "ünï\\;code", "back\\\\slash", "co:lon", "f", "g"]
-    for line, row, scores, labels in zip(lines, ROWS, files[2], sorted_best(files[2], top), strict=True):
-        assert line[:2] == [str(row), f"doc {row}, ö"]
-        assert line[2] == ";".join(f"{escaped[label]}:{float(scores[label])!r}" for label in labels)
-
-
-@pytest.mark.parametrize("top", [2, 9])
-def test_svmlight(files, tmp_path, small_chunks, top):
-    scores, labels = load_svmlight_file(str(run(files, tmp_path / "out.svm", top)), n_features=7, multilabel=True, zero_based=False)
-    best = sorted_best(files[2], top)
-    expected = np.zeros_like(files[2])
-    np.put_along_axis(expected, best, np.take_along_axis(files[2], best, axis=1), axis=1)
-    assert np.array_equal(scores.toarray(), expected)
-    assert labels == [tuple(sorted(label + 1.0 for label in row if s[label] > 0)) for row, s in zip(best, files[2], strict=True)]
+    assert header == ["id", "label", "score"]
+    expected = [
+        [f"doc {row}, ö", NAMES[label], np.float32(scores[label])]
+        for row, scores, labels in zip(ROWS, files[2], sorted_best(files[2], top), strict=True)
+        for label in labels
+    ]
+    assert [[*line[:2], np.float32(line[2])] for line in lines] == expected
 
 
 def test_of_a_text_it_is_the_same(tmp_path, files, small_chunks):
     with h5py.File(files[0]) as file:
         (tmp_path / "in.svm").write_text("".join(make.svmlight_lines(read_elem(file["X"]), ["0"] * 40)))
-    for ending in (".csv", ".svm"):
-        output = tmp_path / f"text{ending}"
-        predict_stream(SELF, open_model(files[1]), tmp_path / "in.svm", output, "scores", False, QUIET, top=3)
-        expected = run(files, tmp_path / f"data{ending}", 3, split="all").read_text().splitlines()
-        found = output.read_text().splitlines()
-        if ending == ".csv":  # without ids
-            expected, found = [[line[0], line[2]] for line in csv.reader(expected)], list(csv.reader(found))
-        assert found == expected
-
-
-@pytest.mark.parametrize("ending", FORMATS)
-def test_no_rows(files, tmp_path, ending):
-    none = make.dataset(tmp_path / "none.h5", np.eye(2, 30), np.eye(2, 7), splits={"test": []})
-    output = run((none, files[1]), tmp_path / f"out{ending}", 3)
-    if ending == ".h5":
-        with h5py.File(output) as file:
-            assert file["top/labels"].shape == (0, 3)
-    else:
-        assert output.read_text() == ("row,labels\n" if ending == ".csv" else "")
-
-
-def test_what_is_wrong_is_said(files, tmp_path):
-    for top, what, sentence in ((0, "scores", "--top 0: expected at least 1"), (2, "labels", "--labels .* and --top .* only one")):
-        with pytest.raises(ConfigError, match=sentence):
-            run(files, tmp_path / "out.csv", top, what=what)
-        with pytest.raises(ConfigError, match=sentence):
-            predict_stream(SELF, open_model(files[1]), "-", tmp_path / "out.csv", what, False, QUIET, top=top)
-    assert not (tmp_path / "out.csv").exists()
+    predict_stream(SELF, open_model(files[1]), tmp_path / "in.svm", tmp_path / "text.csv", False, QUIET, top=3)
+    expected = list(csv.reader(run(files, tmp_path / "data.csv", 3, split="all").open(encoding="utf-8")))
+    found = list(csv.reader((tmp_path / "text.csv").open(encoding="utf-8")))
+    assert [line[1:] for line in found] == [line[1:] for line in expected]
+    assert [f"doc {line[0]}, ö" for line in found[1:]] == [line[0] for line in expected[1:]]  # without ids
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -168,8 +137,8 @@ def test_a_normalised_model(tmp_path, sparse):
     edit(model, attributes({"normalised": True}))
     with h5py.File(run((data, model), tmp_path / "all.h5", None, split="all")) as file:
         scores = file["scores"][:]
-    with h5py.File(run((data, model), tmp_path / "top.h5", 4, split="all")) as file:
-        assert file["top/scores"][:].tobytes() == np.take_along_axis(scores, sorted_best(scores, 4), axis=1).tobytes()
+    _, best = best_values(run((data, model), tmp_path / "top.h5", 4, split="all"), 4)
+    assert best.tobytes() == np.take_along_axis(scores, sorted_best(scores, 4), axis=1).tobytes()
 
 
 def test_a_classifier(tmp_path):
@@ -177,8 +146,7 @@ def test_a_classifier(tmp_path):
     files = make.dataset(tmp_path / "data.h5", X, Y), make.classifier(tmp_path / "model.h5", "tree", X, y, "abc")
     with h5py.File(run(files, tmp_path / "all.h5", None, split="all")) as file:
         scores = file["scores"][:]
-    with h5py.File(run(files, tmp_path / "top.h5", 2, split="all")) as file:
-        assert file["top/labels"][:].tolist() == sorted_best(scores, 2).tolist()
+    assert best_values(run(files, tmp_path / "top.h5", 2, split="all"), 2)[0].tolist() == sorted_best(scores, 2).tolist()
 
 
 def test_true_labels_among_the_best():

@@ -43,7 +43,7 @@ def kernels(tmp_path_factory):
         hpcml.evaluate(model, data, split="test")
     hpcml.threshold(models[0], data, "label", split="train")
     hpcml.calibrate(models[0], data, split="train")
-    hpcml.predict(models[0], data, folder / "probabilities.h5", probabilities=True)
+    hpcml.predict(models[0], data, folder / "probabilities.h5")
     (folder / "rows.svm").write_text("1 1:0.5 3:1e-3\n0 2:7\n")
     hpcml.convert("svmlight", [folder / "rows.svm"], folder / "rows.h5")
     return compiled()

@@ -81,7 +81,7 @@ def test_compact_and_dense_weights_give_the_same_bits(tmp_path, tables, precisio
             pairs = scorer.score_pairs(np.repeat(shard.rows, N_LABELS), np.tile(np.arange(N_LABELS), shard.rows.size))
             assert pairs.tobytes() == scores.tobytes()
             result = evaluate(mpi.self_comm(), Model(path), dataset, "all", Log(1))
-            predict(mpi.self_comm(), Model(path), dataset, "all", path.with_suffix(".csv"), "scores", False, Log(1))
+            predict(mpi.self_comm(), Model(path), dataset, "all", path.with_suffix(".csv"), False, Log(1))
             values = [result.values[name].tobytes() for name in MEASURES]
             found.append((scores.tobytes(), values, repr(result.micro), path.with_suffix(".csv").read_bytes()))
     assert found[0] == found[1]

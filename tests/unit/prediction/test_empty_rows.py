@@ -9,6 +9,7 @@ import pytest
 from sklearn.metrics import f1_score
 from support.converted import label_sets, made
 from support.edits import edit, replace
+from support.judged import labels_of_rows, lines_of
 
 import hpcml
 from hpcml import mpi
@@ -40,6 +41,7 @@ def new_documents(n=40):
         yield {**each, "text": EMPTY[number // 8 % len(EMPTY)]} if number % 8 == 3 else each
 
 
+IDS = [each["id"] for each in new_documents()]
 KINDS = {
     "logistic": ("dual", {"loss": "logistic"}),
     "sparse": ("dual", {"loss": "logistic", "drop": 1e-3}),
@@ -74,14 +76,13 @@ def is_empty(data):
 def test_predict_and_serve_agree_on_every_text(data, tmp_path, kind, threshold):
     model = model_of(data, tmp_path, kind)
     opened = hpcml.open_model(model)
-    with DataFile(data[0]) as dataset:
-        suggester = Suggester(SELF, opened if threshold is None else opened.with_threshold(threshold), dataset)
+    suggester = Suggester(SELF, opened if threshold is None else opened.with_threshold(threshold))
     texts = [each["text"] for each in new_documents()]
     answers = suggester([Question([[], [text]], limit=99, only_given=True) for text in texts])
-    found = hpcml.predict(model, data[1], tmp_path / "out.h5", labels=True, threshold=threshold)
-    given = label_sets(found)
+    found = hpcml.predict(model, data[1], tmp_path / "out.h5", threshold=threshold)
+    given = labels_of_rows(found, IDS)
     names = hpcml.open_model(model).label_names
-    assert [{names[each.label] for each in answer or []} for answer in answers] == list(map(set, given))
+    assert [[names[each.label] for each in answer or []] for answer in answers] == given
     assert [answer is None for answer in answers] == is_empty(data).tolist() and is_empty(data).sum() == 5
     assert sum(map(len, given)) > 30
 
@@ -89,31 +90,19 @@ def test_predict_and_serve_agree_on_every_text(data, tmp_path, kind, threshold):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_format(data, tmp_path, kind, capsys):
     model, empty = model_of(data, tmp_path, kind), is_empty(data)
-    for ending in ("csv", "json", "svm", "h5"):
-        for options in ({"labels": True}, {"top": 2}):
+    for ending in ("csv", "json", "h5"):
+        for options in ({}, {"top": 2}):
             out = hpcml.predict(model, data[1], tmp_path / f"x.{ending}", force=True, log=Log(0), **options)
             assert "note: 5 rows without any known feature: they get no labels" in capsys.readouterr().err
             if ending == "csv":
-                got = [bool(line["labels"]) for line in csv.DictReader(out.open())]
+                ids = {line["id"] for line in csv.DictReader(out.open())}
+                got = [name in ids for name in IDS]
             elif ending == "json":
                 got = [bool(each["labels"]) for each in json.loads(out.read_text())["documents"]]
-            elif ending == "svm":
-                lines = out.read_text().splitlines()
-                assert len(lines) == 40 and all(line.strip() for line in lines)
-                assert {line for line, none in zip(lines, empty, strict=True) if none} == {
-                    " 1:1" if "labels" in options else " 1:0"
-                }
-                continue
-            elif "labels" in options:
-                got = list(map(bool, label_sets(out)))
             else:
-                with h5py.File(out) as file:
-                    assert np.array_equal(np.isnan(file["top/scores"][:]).all(axis=1), empty)
-                    got = (file["top/labels"][:] >= 0).all(axis=1)
+                got = list(map(bool, labels_of_rows(out, IDS)))
             assert not np.any(np.array(got)[empty]) and np.mean(np.array(got)[~empty]) > 0.9
-    hpcml.predict(model, data[1], tmp_path / "scores.svm", log=Log(0))  # scores above thresholds are no labels of these rows
-    lines = (tmp_path / "scores.svm").read_text().splitlines()
-    assert [line.startswith(" ") for line, none in zip(lines, empty, strict=True) if none] == [True] * 5
+    hpcml.predict(model, data[1], tmp_path / "scores.h5", all_scores=True, log=Log(0))
     assert "5 rows without any known feature: their scores say nothing" in capsys.readouterr().err
 
 
@@ -122,8 +111,8 @@ def test_evaluate_judges_what_predict_writes(data, tmp_path, kind):
     model, empty = model_of(data, tmp_path, kind), is_empty(data)
     found = hpcml.evaluate(model, data[1])
     names, true = found.label_names, label_sets(data[1])
-    given = label_sets(hpcml.predict(model, data[1], tmp_path / "x.h5", labels=True, force=True))
-    with h5py.File(hpcml.predict(model, data[1], tmp_path / "s.h5", force=True)) as file:
+    given = labels_of_rows(hpcml.predict(model, data[1], tmp_path / "x.h5", force=True), IDS)
+    with h5py.File(hpcml.predict(model, data[1], tmp_path / "s.h5", all_scores=True, force=True)) as file:
         scores = file["scores"][:]
     true, given = (np.array([[name in labels for name in names] for labels in sets]) for sets in (true, given))
     assert (true[empty].sum(), found.n_empty) == (true[empty].sum(), 5) and true[empty].sum() >= 5
@@ -140,14 +129,10 @@ def test_evaluate_judges_what_predict_writes(data, tmp_path, kind):
         best = np.argmax(scores, axis=1)
         assert found.precision_at[1] == pytest.approx((true[np.arange(40), best] & ~empty).mean())
     if found.calibration:
-        p = np.where(empty[:, None], 0.0, hpcml_probabilities(model, data, tmp_path))
+        slope, offset = hpcml.open_model(model).sigmoids
+        p = np.where(empty[:, None], 0.0, 1 / (1 + np.exp(-slope * scores - offset)))
         assert found.micro["brier"] == pytest.approx(np.mean((p - true) ** 2), abs=1e-6)
     hpcml.evaluate(model, data[1], labels=[0])
-
-
-def hpcml_probabilities(model, data, folder):
-    with h5py.File(hpcml.predict(model, data[1], folder / "p.h5", probabilities=True, force=True)) as file:
-        return file["probabilities"][:]
 
 
 def test_sigmoids_without_a_slope(data, tmp_path):
@@ -195,8 +180,7 @@ def test_rows_of_numbers_keep_their_labels(tmp_path):
     X[::10] = 0
     hpcml.Dataset.from_sparse(X, y, tmp_path / "x.h5")
     model = hpcml.train("dual", tmp_path / "x.h5", tmp_path / "run").model
-    with h5py.File(hpcml.predict(model, tmp_path / "x.h5", tmp_path / "p.h5", top=1)) as file:
-        assert (file["top/labels"][:] >= 0).all()
+    assert lines_of(hpcml.predict(model, tmp_path / "x.h5", tmp_path / "p.h5", top=1))[0] == list(range(60))
     assert hpcml.evaluate(model, tmp_path / "x.h5").n_empty == 0
 
 
@@ -233,7 +217,7 @@ def test_tune_judges_what_predict_gives(clear, tmp_path, by, capsys):
         n = sum(name in line["labels"] for line in lines)
         hits = sum(name in line["labels"] and bool(line["text"]) for line in lines)
         assert found[name] == pytest.approx(hits / n if by == "map" else 2 * hits / (hits + n), abs=1e-5)
-    given = label_sets(hpcml.predict(tmp_path / "run", data, tmp_path / "x.h5", labels=True))
+    given = labels_of_rows(hpcml.predict(tmp_path / "run", data, tmp_path / "x.h5"), [line["id"] for line in lines])
     assert [set(some) for some in given] == [set(line["labels"]) if line["text"] else set() for line in lines]
 
 

@@ -1,22 +1,27 @@
 """Predictions in every format, and that a failure leaves nothing behind."""
 
 import csv
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-import anndata
-import h5py
 import numpy as np
 import pytest
-from sklearn.datasets import load_svmlight_file
+from pyarrow import parquet
 from support import make
-from support.judged import predicted
+from support.judged import lines_of, predicted
 
+from hpcml import mpi
+from hpcml.commands.info import Info
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.files.hdf5 import open_stamped
+from hpcml.log import Log
 from hpcml.prediction import predict as module
-from hpcml.prediction.predict import FORMATS
+from hpcml.prediction import table
+from hpcml.prediction.table import BIOASQ, FORMATS
+from hpcml.run.session import Session
 
 NAMES = ["plain", 'quo"te, comma', "ünïcode"]
 ROWS = np.arange(1, 20, 2)
@@ -32,87 +37,142 @@ def files(tmp_path):
     return data, make.model(tmp_path / "model.h5", W, bias, NAMES), (X.astype(np.float64) @ W.T + bias)[ROWS]
 
 
-def run(files, output, what="scores", force=False, split="test"):
-    return predicted(files[1], files[0], output, what, split, force)
+def run(files, output, what="labels", force=False, split="test", top=None):
+    return predicted(files[1], files[0], output, what, split, force, top)
+
+
+def expected_lines(scores, top=None, ids=ROWS):
+    """The id, the label and the score of each line: labels above 0, or the best, each row's best first."""
+    for row, of_row in zip(ids, scores, strict=True):
+        for label in np.argsort(-of_row, kind="stable")[:top].tolist():
+            if top is not None or of_row[label] > 0:
+                yield f"doc {row}, ö", NAMES[label], of_row[label]
 
 
 @pytest.fixture(params=[False, True])
 def small_chunks(request, monkeypatch):
     if request.param:
         monkeypatch.setattr(module, "CHUNK_BYTES", 100)
-        monkeypatch.setattr("hpcml.prediction.texts.TEXT_VALUES", 6)
+        monkeypatch.setattr(module, "MAX_LINES", 4)
+        monkeypatch.setattr(table, "BLOCK", 3)
         monkeypatch.setattr(module, "WEIGHT_BYTES", 0)
 
 
-def test_scores_h5(files, tmp_path, small_chunks):
-    with open_stamped(run(files, tmp_path / "out.h5"), "scores", "hpcml predict") as file:
+def test_all_scores(files, tmp_path, small_chunks):
+    with open_stamped(run(files, tmp_path / "out.h5", "scores"), "scores", "hpcml predict") as file:
         np.testing.assert_allclose(file["scores"][:], files[2], rtol=1e-14)
         assert file["rows"][:].tolist() == ROWS.tolist()
         assert list(file["label_names"].asstr()[:]) == NAMES
         assert list(file["row_ids"].asstr()[:]) == [f"doc {i}, ö" for i in ROWS]
+        assert file["labels/threshold"][:].tolist() == [0, 0, 0] and "sigmoid_slope" not in file["labels"]
         assert file.attrs["split"] == "test"
 
 
-def test_labels_h5(files, tmp_path, small_chunks):
-    with h5py.File(run(files, tmp_path / "out.h5", "labels")) as file:
-        Y = anndata.io.read_elem(file["Y"])
-        assert np.array_equal(Y.toarray() > 0, files[2] > 0)
-        assert Y.data.tolist() == [1.0] * Y.nnz
-        assert file["rows"][:].tolist() == ROWS.tolist()
+@pytest.mark.parametrize("top", [None, 2])
+def test_columns_of_hdf5(files, tmp_path, small_chunks, top):
+    ids, labels, values = lines_of(run(files, tmp_path / "out.h5", top=top))
+    expected = list(zip(*expected_lines(files[2], top), strict=True))
+    assert ids == list(expected[0]) and [NAMES[label] for label in labels] == list(expected[1])
+    np.testing.assert_allclose(values, expected[2], rtol=1e-14)
 
 
-@pytest.mark.parametrize("what", ["scores", "labels"])
-def test_csv(files, tmp_path, small_chunks, what):
-    with run(files, tmp_path / "out.csv", what).open(newline="", encoding="utf-8") as file:
-        header, *lines = csv.reader(file)
-    assert header == ["row", "id", *(NAMES if what == "scores" else ["labels"])]
-    assert [line[:2] for line in lines] == [[str(i), f"doc {i}, ö"] for i in ROWS]
-    if what == "scores":
-        np.testing.assert_allclose(np.array([line[2:] for line in lines], dtype=float), files[2], rtol=1e-14)
+@pytest.mark.parametrize("top", [None, 2])
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet"])
+def test_tables(files, tmp_path, small_chunks, ending, top):
+    output = run(files, tmp_path / f"out{ending}", top=top)
+    if ending == ".parquet":
+        found = parquet.read_table(output)
+        assert found.schema.names == ["id", "label", "score"] and str(found.schema.field("score").type) == "float"
+        lines = [tuple(line.values()) for line in found.to_pylist()]
+    elif ending == ".jsonl":
+        lines = [tuple(json.loads(line).values()) for line in output.read_text(encoding="utf-8").splitlines()]
+        assert list(json.loads(output.read_text(encoding="utf-8").splitlines()[0])) == ["id", "label", "score"]
     else:
-        assert [line[2] for line in lines] == [";".join(np.array(NAMES)[row > 0]) for row in files[2]]
+        with output.open(newline="", encoding="utf-8") as file:
+            header, *rows = csv.reader(file, delimiter="," if ending == ".csv" else "\t")
+        assert header == ["id", "label", "score"]
+        lines = [(name, label, float(score)) for name, label, score in rows]
+    expected = list(expected_lines(files[2], top))
+    assert [line[:2] for line in lines] == [line[:2] for line in expected]
+    assert [np.float32(line[2]) for line in lines] == [np.float32(line[2]) for line in expected]
 
 
-@pytest.mark.parametrize(("what", "ending"), [("scores", ".svm"), ("scores", ".svmlight"), ("labels", ".svm")])
-def test_svmlight(files, tmp_path, small_chunks, what, ending):
-    scores, labels = load_svmlight_file(str(run(files, tmp_path / f"out{ending}", what)), multilabel=True, zero_based=False)
-    if what == "scores":
-        np.testing.assert_allclose(scores.toarray(), files[2], rtol=1e-14)
-    assert labels == [tuple(np.flatnonzero(row > 0) + 1.0) for row in files[2]]
+def test_titles_are_a_column(files, tmp_path):
+    titles = ["first, title", "", "'=third"]
+    titled = files[0], make.model(tmp_path / "titled.h5", np.ones((3, 9)), np.ones(3), NAMES, label_titles=titles)
+    with run(titled, tmp_path / "out.csv", top=1).open(newline="", encoding="utf-8") as file:
+        assert {tuple(line[1:3]) for line in csv.reader(file)} == {("label", "title"), ("plain", "first, title")}
+    line = json.loads(run(titled, tmp_path / "out.jsonl", top=3).read_text(encoding="utf-8").splitlines()[2])
+    assert list(line) == ["id", "label", "title", "score"] and line["title"] == "'=third"
+    columns = parquet.read_table(run(titled, tmp_path / "out.parquet", top=3)).to_pydict()
+    assert columns["title"] == titles * ROWS.size
 
 
-def test_label_names_with_the_separator_are_escaped(tmp_path):
-    data = make.dataset(tmp_path / "data.h5", np.eye(2), np.eye(2), label_names=["a;b", "c\\"])
-    files = data, make.model(tmp_path / "model.h5", np.ones((2, 2)), label_names=["a;b", "c\\"])
-    lines = list(csv.reader(run(files, tmp_path / "out.csv", "labels", split="all").read_text().splitlines()))
-    assert [line[-1] for line in lines[1:]] == ["a\\;b;c\\\\"] * 2
+def test_numbers_are_the_shortest_of_their_float32():
+    rng = np.random.default_rng(0)
+    wide = rng.uniform(-1, 1, 3000) * 10.0 ** rng.integers(-40, 38, 3000)
+    values = np.concatenate([wide, rng.random(3000), [0, 1, -0.5]])
+    assert float(table.format_numbers(np.array([1e300]))[0]) == pytest.approx(3.4028235e38)
+    for value, text in zip(values.tolist(), table.format_numbers(values), strict=True):
+        single = np.float32(value)
+        shortest = np.format_float_scientific(single, unique=True, trim="-")
+        assert text.endswith("\n") and np.float32(float(text)) == single
+        assert float(text) == float(shortest) or abs(single) < 1.2e-38, (text, shortest)
+        assert len(text.strip("-\n").partition("e")[0].replace(".", "").strip("0")) <= 9
 
 
-@pytest.mark.parametrize("what", ["scores", "labels"])
-@pytest.mark.parametrize("ending", FORMATS)
-def test_a_split_without_rows_and_data_without_ids(tmp_path, ending, what):
+def test_rows_without_labels_are_counted(files, tmp_path, capsys):
+    predicted(files[1], files[0], tmp_path / "out.csv", split="test", log=Log(0))
+    n = int((files[2] <= 0).all(axis=1).sum())
+    assert n and f"{n} of 10 rows got no label" in capsys.readouterr().err
+    assert len((tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()) == 1 + (files[2] > 0).sum()
+
+
+@pytest.mark.parametrize("ending", [ending for ending in FORMATS if ending != BIOASQ])
+def test_a_split_without_rows_and_data_without_ids(tmp_path, ending, capsys):
     data = make.dataset(tmp_path / "data.h5", np.eye(3), np.eye(3), splits={"none": []})
-    files = data, make.model(tmp_path / "model.h5", np.eye(3))
-    none, everything = (run(files, tmp_path / f"{split}{ending}", what, split=split) for split in ("none", "all"))
-    if ending == ".csv":
-        header = "row,label0,label1,label2" if what == "scores" else "row,labels"
-        assert none.read_text().splitlines() == [header]
-        assert len(everything.read_text().splitlines()) == 4
-    elif ending == ".h5":
-        with h5py.File(none) as file:
-            assert file["rows"].shape == (0,)
-            assert "row_ids" not in file
+    model = make.model(tmp_path / "model.h5", np.eye(3))
+    none, everything = (predicted(model, data, tmp_path / f"{split}{ending}", split=split, log=Log(0)) for split in ("none", "all"))
+    assert capsys.readouterr().err.count("id is a row's number from 0, for the data have no ids") == 2
+    if ending == ".h5":
+        assert lines_of(none)[0] == [] and lines_of(everything)[0] == [0, 1, 2]
+    elif ending == ".parquet":
+        assert parquet.read_table(none).num_rows == 0 and parquet.read_table(everything)["id"].to_pylist() == [0, 1, 2]
     else:
-        assert none.read_text() == ""
+        lines = everything.read_text().splitlines()
+        assert none.read_text().splitlines() == ([] if ending == ".jsonl" else lines[:1])
+        assert (
+            lines[-1]
+            == {".csv": "2,label2,1", ".tsv": "2\tlabel2\t1", ".jsonl": '{"id": 2, "label": "label2", "score": 1}'}[ending]
+        )
+
+
+def described(path):
+    return Info(path).execute(Session(mpi.self_comm(), Log(1)))
+
+
+def test_info_explains_each_file(files, tmp_path):
+    for ending in FORMATS:
+        said = described(run(files, tmp_path / f"out{ending}"))
+        n_lines = int((files[2] > 0).sum())
+        assert ("10 rows" if ending == BIOASQ else f"{n_lines} labels of rows, one a line") in said
+        assert ending == BIOASQ or re.search(r"  score .*float(32|64)", said)
+        assert (f"model       {tmp_path.name}/model.h5" in said) == (ending in (".h5", ".parquet"))
+    said = described(run(files, tmp_path / "scores.h5", "scores"))
+    assert "scores of 10 rows for 3 labels" in said and "labels/threshold" in said
+    (tmp_path / "other.csv").write_text("id,text\n1,a\n")
+    with pytest.raises(DataError, match=r"other\.csv: not made with `hpcml predict`"):
+        described(tmp_path / "other.csv")
 
 
 @pytest.mark.parametrize("ending", FORMATS)
 def test_existing_output_needs_force(files, tmp_path, ending):
     output = tmp_path / f"out{ending}"
     output.write_text("precious")
-    with pytest.raises(ConfigError, match="exists already"):
-        run(files, output)
-    assert output.read_text() == "precious"
+    for what in ("labels", "scores") if ending == ".h5" else ("labels",):
+        with pytest.raises(ConfigError, match="exists already"):
+            run(files, output, what)
+        assert output.read_bytes() == b"precious"
     run(files, output, force=True)
     assert output.read_bytes() != b"precious"
 
@@ -120,8 +180,8 @@ def test_existing_output_needs_force(files, tmp_path, ending):
 def test_what_is_wrong_is_said(files, tmp_path):
     narrow = files[0], make.model(tmp_path / "narrow.h5", np.ones((3, 2)), label_names=NAMES)
     for error, sentence, given, name, options in (
-        (ConfigError, r"unknown kind of file '.txt'; .* \.h5, \.csv, \.svm, \.svmlight", files, "out.txt", {}),
-        (ConfigError, "expected one of scores, labels, probabilities", files, "out.csv", {"what": "ranks"}),
+        (ConfigError, r"unknown kind of file '.svm'; .* \.csv, \.tsv, \.jsonl, \.parquet, \.h5, \.json", files, "out.svm", {}),
+        (ConfigError, r"matrix of all scores is HDF5; the name must end in \.h5", files, "out.csv", {"what": "scores"}),
         (ConfigError, "no split named 'dev'", files, "out.csv", {"split": "dev"}),
         (DataError, "9 features", narrow, "out.csv", {}),
     ):
@@ -130,8 +190,7 @@ def test_what_is_wrong_is_said(files, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"data.h5", "model.h5", "narrow.h5"}
 
 
-@pytest.mark.parametrize("what", ["scores", "labels"])
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize(("ending", "what"), [(".h5", "scores"), *((ending, "labels") for ending in FORMATS)])
 def test_a_failure_leaves_nothing_behind(files, tmp_path, ending, what):
     broken = files[0], make.model(tmp_path / "broken.h5", np.full((3, 9), np.nan), label_names=NAMES)
     with pytest.raises(NonFiniteError, match="label 'plain' is not a finite number"):
@@ -146,28 +205,29 @@ from hpcml.data.dataset import DataFile
 from hpcml.errors import HpcmlError
 from hpcml.log import Log
 from hpcml.model.linear import Model
-from hpcml.prediction.predict import predict
+from hpcml.prediction.predict import predict, write_scores
 data, model, folder, limit, *endings = sys.argv[1:]
 dataset, model = DataFile(data), Model(model)
-for what in ("scores", "labels"):
-    predict(mpi.self_comm(), model, dataset, "all", f"{folder}/{what}.csv", what, False, Log(1))  # the kernels' cache is filled now
+predict(mpi.self_comm(), model, dataset, "all", f"{folder}/labels.csv", False, Log(1))  # the kernels' cache is filled now
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
-for what in ("scores", "labels"):
-    for ending in endings:
-        try:
-            predict(mpi.self_comm(), model, dataset, "all", f"{folder}/p{ending}", what, False, Log(1))
-        except HpcmlError as error:
-            print(f"refused: {error}")
+for ending in (*endings, ""):
+    try:
+        if ending:
+            predict(mpi.self_comm(), model, dataset, "all", f"{folder}/p{ending}", False, Log(1))
+        else:
+            write_scores(mpi.self_comm(), model, dataset, "all", f"{folder}/p.h5", False, Log(1))
+    except HpcmlError as error:
+        print(f"refused: {error}")
 """
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path):
-    data = make.dataset(tmp_path / "data.h5", np.eye(3000, 5), np.zeros((3000, 4)))
+    data = make.dataset(tmp_path / "data.h5", np.eye(3000, 5), np.zeros((3000, 4)), row_ids=[f"row {i}" for i in range(3000)])
     model = make.model(tmp_path / "model.h5", np.ones((4, 5)), np.ones(4))
     folder = tmp_path / "out"
     folder.mkdir()
     arguments = [str(a) for a in (data, model, folder, 9000, *FORMATS)]
     done = subprocess.run([sys.executable, "-c", DISK_FULL, *arguments], capture_output=True, text=True, timeout=100, check=True)
     said = done.stdout.splitlines()
-    assert len(said) == 2 * len(FORMATS) and all(line.startswith("refused: ") and "File too large" in line for line in said), said
-    assert {path.name for path in Path(folder).iterdir()} == {"scores.csv", "labels.csv"}
+    assert len(said) == len(FORMATS) + 1 and all(line.startswith("refused: ") and "File too large" in line for line in said), said
+    assert {path.name for path in Path(folder).iterdir()} == {"labels.csv"}

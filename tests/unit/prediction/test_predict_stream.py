@@ -1,6 +1,7 @@
 """Scores of a text as it comes: the bytes that the dataset made from it gives, and what is refused."""
 
 import gzip
+import re
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.log import Log
 from hpcml.model.open import open_model
 from hpcml.prediction import predict as module
+from hpcml.prediction import table
 from hpcml.prediction.predict import predict_stream
+from hpcml.prediction.table import BIOASQ, FORMATS
 
 N_FEATURES = 9
 
@@ -47,26 +50,27 @@ def files(request, tmp_path):
     return source, data, model
 
 
-def run(source, model, output, what="scores", force=False, log=None, **options):
-    predict_stream(mpi.self_comm(), open_model(model), source, output, what, force, log or Log(1), **options)
+def run(source, model, output, force=False, log=None, **options):
+    predict_stream(mpi.self_comm(), open_model(model), source, output, force, log or Log(1), **options)
     return output.read_bytes()
 
 
-@pytest.mark.parametrize("what", ["scores", "labels"])
-@pytest.mark.parametrize("ending", [".csv", ".svm"])
+@pytest.mark.parametrize("top", [None, 2])
+@pytest.mark.parametrize("ending", [ending for ending in FORMATS if ending != BIOASQ])
 @pytest.mark.parametrize("small", [False, True])
-def test_the_same_bytes_as_from_the_dataset(files, tmp_path, monkeypatch, what, ending, small):
+def test_the_same_bytes_as_from_the_dataset(files, tmp_path, monkeypatch, top, ending, small):
     source, data, model = files
-    reference = predicted(model, data, tmp_path / f"reference{ending}", what)
+    reference = predicted(model, data, tmp_path / f"reference{ending}", top=top)
     if small:
         monkeypatch.setattr(module, "BLOCK_BYTES", 50)
         monkeypatch.setattr(module, "MAX_BLOCK_BYTES", 60)
         monkeypatch.setattr(module, "WEIGHT_BYTES", 0)
         monkeypatch.setattr(module, "CHUNK_BYTES", 100)
-        monkeypatch.setattr("hpcml.prediction.texts.TEXT_VALUES", 6)
-    assert run(source, model, tmp_path / f"out{ending}", what) == reference.read_bytes()
+        monkeypatch.setattr(module, "MAX_LINES", 2)
+        monkeypatch.setattr(table, "BLOCK", 2)
+    assert run(source, model, tmp_path / f"out{ending}", top=top) == reference.read_bytes()
     (tmp_path / "data.gz").write_bytes(gzip.compress(source.read_bytes()))
-    assert run(tmp_path / "data.gz", model, tmp_path / f"gz{ending}", what) == reference.read_bytes()
+    assert run(tmp_path / "data.gz", model, tmp_path / f"gz{ending}", top=top) == reference.read_bytes()
 
 
 def test_unknown_features_are_left_out_and_counted(files, tmp_path, capsys):
@@ -76,7 +80,7 @@ def test_unknown_features_are_left_out_and_counted(files, tmp_path, capsys):
     (tmp_path / "wide.svm").write_text(wide)
     assert run(tmp_path / "wide.svm", model, tmp_path / "b.csv", log=Log(0)) == expected
     said = capsys.readouterr()
-    assert f"b.csv: scores of 31 rows for 3 labels; left out: {31 * 2} values of features that the model does not have" in said.err
+    assert re.search(rf"b.csv: .* of 31 rows, .*; left out: {31 * 2} values of features that the model does not have", said.err)
     assert said.out == ""
 
 
@@ -96,38 +100,35 @@ def test_numbering_is_remembered(tmp_path):
     with pytest.raises(ConfigError, match="it was trained on text with --zero-based; give --zero-based here, too"):
         train("perceptron", mpi.self_comm(), text, run_b, {"initial_model": run_a / "model.h5"})
     assert not (tmp_path / "out.csv").exists() and not run_b.exists()
-    assert b"\n0,2.0\n" in run(text, run_a / "model.h5", tmp_path / "out.csv", zero_based=True)
+    assert b"\n0,1,2\n" in run(text, run_a / "model.h5", tmp_path / "out.csv", zero_based=True)
 
 
 @pytest.mark.parametrize("files", ["linear"], indirect=True)
 def test_standard_output(files, tmp_path, capfdbinary):
     source, _, model = files
-    for text_format, ending in ((None, ".csv"), ("csv", ".csv"), ("svm", ".svm")):
+    for text_format, ending in ((None, ".csv"), ("csv", ".csv"), ("tsv", ".tsv"), ("jsonl", ".jsonl")):
         expected = run(source, model, tmp_path / f"{text_format}{ending}")
-        predict_stream(
-            mpi.self_comm(), open_model(model), source, module.Path("-"), "scores", False, Log(0), text_format=text_format
-        )
+        predict_stream(mpi.self_comm(), open_model(model), source, module.Path("-"), False, Log(0), text_format=text_format)
         said = capfdbinary.readouterr()
         assert said.out == expected
-        assert b"standard output: scores of 31 rows" in said.err
+        assert re.search(rb"standard output: .* of 31 rows", said.err)
 
 
 @pytest.mark.parametrize("files", ["linear"], indirect=True)
 def test_what_is_refused(files, tmp_path):
     source, _, model = files
-    (tmp_path / "there.svm").write_text("precious")
+    (tmp_path / "there.csv").write_text("precious")
     for output, options, sentence in (
-        ("out.h5", {}, r"out\.h5: a text becomes \.csv or \.svm only"),
         ("out.txt", {}, r"out\.txt: unknown kind of file '\.txt'"),
-        (module.Path("-"), {"text_format": "xml"}, r"standard output: unknown kind of file '\.xml'"),
-        ("out.svm", {"text_format": "csv"}, r"--format csv: does not fit the ending of .*out\.svm; remove it"),
-        ("out.svm", {"what": "ranks"}, "cannot predict 'ranks'"),
-        (source, {"force": True}, r"data\.svm is also an input"),
-        ("there.svm", {}, r"there\.svm exists already"),
+        ("out.json", {}, "the rows have no ids, but BioASQ's JSON needs them"),
+        ("out.tsv", {"text_format": "csv"}, r"--format csv: does not fit the ending of .*out\.tsv; remove it"),
+        (module.Path("-"), {"text_format": "bioasq"}, "--format bioasq: expected csv, tsv or jsonl for standard output"),
+        (source.rename(tmp_path / "data.csv"), {"force": True}, r"data\.csv is also an input"),
+        ("there.csv", {}, r"there\.csv exists already"),
     ):
-        with pytest.raises(ConfigError, match=sentence):
-            run(source, model, tmp_path / output if isinstance(output, str) else output, **options)
-    assert (tmp_path / "there.svm").read_text() == "precious"
+        with pytest.raises((ConfigError, DataError), match=sentence):
+            run(tmp_path / "data.csv", model, tmp_path / output if isinstance(output, str) else output, **options)
+    assert (tmp_path / "there.csv").read_text() == "precious"
 
 
 @pytest.mark.parametrize("files", ["linear"], indirect=True)

@@ -99,7 +99,7 @@ def test_scores_have_the_bits_of_a_dense_model(tmp_path, tables, precision, norm
             assert np.array_equal(scorer.score_pairs(rows, scorer.labels[places]), scores[rows, places])
             result = evaluate(SELF, model, dataset, "all", QUIET)
             output = tmp_path / f"{number}.csv"
-            predict(SELF, model, dataset, "all", output, "scores", False, QUIET)
+            predict(SELF, model, dataset, "all", output, False, QUIET)
         values = [result.values[name].tobytes() for name in MEASURES]
         return scores.tobytes(), values, repr(result.micro), result.precision_at, output.read_bytes()
 

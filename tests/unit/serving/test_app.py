@@ -3,11 +3,10 @@
 import asyncio
 import json
 import threading
-from itertools import pairwise
 
-import h5py
 import numpy as np
 import pytest
+from support.judged import lines_of
 from support.judged import predicted as write
 from support.served import BATCH, SELF, SUBJECTS, SUGGEST, app_of, ask, exchange, run_of, texts
 from support.training import train
@@ -32,13 +31,17 @@ def served(tmp_path_factory):
     return data, run, app_of(run)
 
 
-def predicted(run, data, folder, what):
-    """What `hpcml predict` writes of all rows."""
-    with h5py.File(write(run, data, folder / f"{what}.h5", what, force=True)) as file:
-        if what == "labels":
-            indptr, indices = file["Y/indptr"][:], file["Y/indices"][:]
-            return [set(indices[a:b].tolist()) for a, b in pairwise(indptr)]
-        return file[what][:]
+def predicted(run, data, folder, n_labels):
+    """The probabilities that `hpcml predict` writes of all rows and labels, and the labels that it gives each row."""
+    ids, labels, values = lines_of(write(run, data, folder / "all.h5", top=n_labels, force=True))
+    rows = {name: number for number, name in enumerate(dict.fromkeys(ids))}
+    probabilities = np.empty((len(rows), n_labels))
+    probabilities[[rows[name] for name in ids], labels] = values
+    given = [set() for _ in rows]
+    ids, labels, _ = lines_of(write(run, data, folder / "given.h5", force=True))
+    for name, label in zip(ids, labels.tolist(), strict=True):
+        given[rows[name]].add(label)
+    return probabilities, given
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,7 +55,7 @@ def test_headings_are_those_of_predict_bit_for_bit(kind, tmp_path, monkeypatch):
     app = app_of(run)
     assert isinstance(app.suggester.top, InvertedTop) == (kind == "sparse")
     assert kind == "sparse" or app.suggester.top.keeps == (kind != "pairs")
-    expected, given = predicted(run, data, tmp_path, "probabilities"), predicted(run, data, tmp_path, "labels")
+    expected, given = predicted(run, data, tmp_path, open_model(run).n_labels)
     names = open_model(run).label_names
     together = ask(app, "POST", f"{BATCH}?limit=9", [text for text, _ in texts(60)]).json
     assert len(together) == 60
@@ -277,7 +280,7 @@ def test_what_cannot_be_served(served, tmp_path):
     data, _, _ = served
     train("dual", SELF, data, tmp_path / "hinge")
     with pytest.raises(ConfigError, match="has no probabilities; a linear model gets them from held-out rows by hpcml calibrate"):
-        open_suggester(SELF, tmp_path / "hinge", None)
+        open_suggester(SELF, tmp_path / "hinge")
 
 
 def test_the_page_may_run_only_its_own_files(served):

@@ -18,7 +18,7 @@ TEXT = "the wheat, corn and grain of a farm by the sea: </textarea><script>docum
 def server(tmp_path_factory):
     """A server whose headings have names that somebody chose to break pages with."""
     _, run = run_of(tmp_path_factory.mktemp("served"))
-    suggester, about = open_suggester(SELF, run, None)
+    suggester, about = open_suggester(SELF, run)
     suggester.titles = [hostile.NAMES[0], hostile.NAMES[4], hostile.NAMES[5]]
     app = App(suggester, about | {"name": hostile.NAMES[1]}, RequestLimits(body_bytes=1 << 20), lambda line: None)
     with listen("127.0.0.1", 0) as listening, Server(app, listening) as running:

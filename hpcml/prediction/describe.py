@@ -1,0 +1,92 @@
+"""Description of a file that `hpcml predict` has written, for `hpcml info`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from hpcml.errors import DataError, file_error
+from hpcml.files.hdf5 import open_stamped, readable
+from hpcml.files.lines import open_plain
+from hpcml.files.table import LONGEST_CELL
+from hpcml.log import joined, plural
+from hpcml.prediction.table import BIOASQ, DELIMITERS, PARQUET, TEXTS, BioasqJson, pyarrow
+
+MADE_BY = "hpcml predict"
+ENDINGS = (*TEXTS, PARQUET, BIOASQ)  # of files other than HDF5
+COLUMNS = {
+    "id": "of the row (its number from 0, if the data have no ids)",
+    "label": "a label of this row, best first",
+    "title": "of the label",
+    "probability": "of the label, by the model",
+    "score": "of the label, by the model, which has no probabilities",
+}
+MATRIX = {
+    "scores": "(rows × labels, float64)",
+    "rows": "number of each row in the data",
+    "row_ids": "id of each row",
+    "label_names": "name of each label",
+    "label_titles": "title of each label",
+    "labels/threshold": "score above which a row gets each label",
+    "labels/sigmoid_slope": "of each label; a probability is 1 / (1 + exp(-slope * score - offset))",
+    "labels/sigmoid_offset": "of each label",
+}
+
+
+def describe(path: Path, kind: str) -> str:
+    """Return several lines about a file: of HDF5 of this kind, else of its ending. Local; raises DataError."""
+    if kind == "scores":
+        with open_stamped(path, kind, MADE_BY) as file, readable(path, MADE_BY):
+            n_rows, n_labels = file["scores"].shape
+            lines = [f"{path}: scores of {plural(n_rows, 'row')} for {plural(n_labels, 'label')}"]
+            lines += [f"  {name:<21} {text}" for name, text in MATRIX.items() if name in file]
+            return joined([*lines, *_origin(dict(file.attrs))])
+    try:
+        if path.suffix.lower() == BIOASQ:
+            with open_plain(path) as raw:
+                if raw.readline() != BioasqJson.begin + b"\n":
+                    raise ValueError
+                n_rows = sum(line.startswith(b"{") for line in raw)
+            return f"{path}: labels of {plural(n_rows, 'row')}: BioASQ's JSON, with pmid and labels of each row"
+        columns, n_lines, about = _read_columns(path, kind)
+        if not {"id", "label"} <= set(columns) <= set(COLUMNS):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, AttributeError, csv.Error):
+        expected = f"expected the columns {', '.join(COLUMNS)}, or BioASQ's JSON"
+        raise DataError(f"{path}: not made with `{MADE_BY}` ({expected}); info also describes datasets and models") from None
+    except OSError as error:
+        raise file_error(path, "read", error) from None
+    lines = [f"{path}: {plural(n_lines, 'label')} of rows, one a line, row by row"]
+    for name in columns:
+        text = "number of the label in label_names" if kind and name == "label" else COLUMNS[name]
+        number = f" (float{64 if kind else 32})" if name in ("score", "probability") else ""
+        lines.append(f"  {name:<11} {text}{number}")
+    return joined([*lines, *_origin(about)])
+
+
+def _read_columns(path: Path, kind: str) -> tuple[list[str], int, dict[str, Any]]:
+    """Return the names of the columns, the number of lines, and what the file says about itself."""
+    ending = path.suffix.lower()
+    if kind:
+        with open_stamped(path, kind, MADE_BY) as file, readable(path, MADE_BY):
+            return [name for name in COLUMNS if name in file], file["label"].size, dict(file.attrs)
+    if ending == PARQUET:
+        with closing(pyarrow().parquet.ParquetFile(path)) as table:
+            schema = table.schema_arrow
+            return schema.names, table.metadata.num_rows, json.loads(schema.metadata[b"hpcml"])
+    with open_plain(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
+        if ending in DELIMITERS:
+            csv.field_size_limit(LONGEST_CELL)
+            lines = csv.reader(text, delimiter=DELIMITERS[ending])
+            return next(lines, []), sum(1 for _ in lines), {}
+        columns = list(json.loads(text.readline() or '{"id": "", "label": ""}'))
+        return columns, path.stat().st_size and 1 + sum(1 for _ in text), {}
+
+
+def _origin(about: Mapping[str, Any]) -> list[str]:
+    return [f"  {name:<11} {about[name]}" for name in ("model", "method", "rule", "probabilities") if name in about]
