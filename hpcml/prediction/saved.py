@@ -79,7 +79,7 @@ def save(
         raise ConfigError(f"two labels have the name {named(twice)!r}; give each its own in label_names")
     for what, texts in (("label_names", names), ("feature", [] if features is None else features)):
         if (bad := next((text for text in texts if not text or "\0" in text or not is_unicode(text)), None)) is not None:
-            raise ConfigError(f"{what}: {named(bad)!r} cannot be stored as a name; expected a text in UTF-8")
+            raise ConfigError(f"{what}: {bad!r} cannot be stored as a name; expected a text in UTF-8")
     if features is not None:
         found.packed = np.frombuffer(NUL.join(map(str.encode, features)), np.uint8)
     vocabulary, path = vocabulary_digest(features, last.n_features_in_), f"{type(last).__module__}:{type(last).__name__}"
