@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, function
-from hpcml.options import Flag, NotWith, Only, Range
+from hpcml.options import Flag, Name, NotWith, Only, Range
 
-DATASET, TEXT = "a dataset", "svmlight text"
+DATASET, TEXT, LINES, TABLE = "a dataset", "svmlight text", "lines of text", "a table (csv, tsv, parquet)"
 
 
 @dataclass(frozen=True)
 class Predict(Operation[Path]):
-    """Score or label rows with a model.
+    """Label texts, rows of a table, or a dataset with a model.
 
     The output is a table with the columns id, label, title (if labels have titles) and probability (or score, if the
     model has no probabilities). It has a line for each label above the model's thresholds, row by row, best first.
@@ -23,18 +23,18 @@ class Predict(Operation[Path]):
 
     Examples
     --------
-    >>> hpcml.predict("run", "docs.h5", "best.csv", split="test", top=5)
+    >>> hpcml.predict("run", "new.jsonl", "labels.csv")
     """
 
     model: AnyModel
     """A run folder, or its model.h5."""
     data: PathLike
-    """A dataset with the model's features (convert it with --like the training file); or svmlight
-    text (plain, gz, bz2, xz, zst, zip), - for standard input. A text does not name its features: its indices
-    are taken for the places of the model's features, from 1.
+    """Texts or numbers as in training, by the ending .jsonl, .csv, .tsv or .parquet; or a dataset with the model's features; or
+    svmlight text, whose indices are the places of the features, from 1. All but Parquet may be compressed (gz, bz2, xz, zst,
+    zip). - is standard input.
     """
     output: Annotated[PathLike, OUTPUT]
-    """The file to make; its ending chooses the format. For svmlight text also - for standard output."""
+    """The file to make; its ending chooses the format. - is standard output."""
     _: KW_ONLY
     split: Annotated[str, Only(DATASET)] = "all"
     """Rows to score: a split of the file, or all."""
@@ -46,10 +46,18 @@ class Predict(Operation[Path]):
     """
     all_scores: Annotated[Flag, Only(DATASET)] = False
     """Write the scores of all rows and labels to .h5, as a matrix, with thresholds and sigmoids of the labels."""
+    source: Literal["jsonl", "csv", "tsv", "parquet", "svmlight"] | None = None
+    """Format of the input, if it is no dataset. Default: by its ending, else svmlight; of standard input jsonl if the model was
+    trained on texts, else svmlight.
+    """
+    id: Annotated[str | None, Name, Only(TABLE)] = None
+    """Column that names the rows. Default: the one that named the training rows, or else id, if the table has it."""
+    delimiter: Annotated[str | None, Only(TABLE)] = None
+    """Character between the columns of csv, such as ";". Default: a comma."""
     zero_based: Annotated[Flag, Only(TEXT)] = False
-    """The indices of the text start at 0."""
-    max_line_mb: Annotated[int | None, Only(TEXT)] = None
-    """The longest line of the text that is read, in MiB. Default: 16."""
+    """The indices of svmlight text start at 0."""
+    max_line_mb: Annotated[int | None, Only(LINES)] = None
+    """The longest line of text that is read, in MiB. Default: 16."""
     format: Literal["csv", "tsv", "jsonl", "bioasq"] | None = None
     """Format of standard output. Default: csv. bioasq: that of a file .json, of a dataset's rows."""
     force: Flag = False
@@ -57,23 +65,32 @@ class Predict(Operation[Path]):
 
     def execute(self, session: Session) -> Path:
         """The output. Collective over the session."""
-        from hpcml.data.svmlight import is_text
         from hpcml.files.lines import line_limit
         from hpcml.model.open import share_model
         from hpcml.mpi import run_on_root
-        from hpcml.prediction.predict import predict, predict_stream, write_scores
+        from hpcml.prediction.predict import predict, write_scores
+        from hpcml.prediction.raw_rows import RowMaker
+        from hpcml.prediction.records import RecordStream, SvmlightRows, kind_of_data, predict_stream
         from hpcml.run.session import opened_dataset
 
-        comm, log, output = session.comm, session.log, Path(self.output)
-        max_line = line_limit(self.max_line_mb)
-        text = run_on_root(comm, f"opening {self.data}", partial(is_text, Path(self.data)))
-        self.check_options(TEXT if text else DATASET)
+        comm, log, output, data = session.comm, session.log, Path(self.output), Path(self.data)
         model = share_model(comm, self.model)
         model = model if self.threshold is None else model.with_threshold(self.threshold)
-        if text:
-            predict_stream(comm, model, self.data, output, self.force, log, self.top, self.zero_based, self.format, max_line)
+        kind = run_on_root(comm, f"opening {data}", partial(kind_of_data, data, self.source, model))
+        kinds = {"": (DATASET,), "svmlight": (TEXT, LINES), "jsonl": (LINES,), "parquet": (TABLE,)}
+        self.check_options(*kinds.get(kind, (TABLE, LINES)))
+        if kind:
+            limit = line_limit(self.max_line_mb)
+
+            def open_rows(block_bytes: int) -> RecordStream | SvmlightRows:
+                if kind == "svmlight":
+                    return SvmlightRows(comm, data, model, self.zero_based, limit, block_bytes)
+                return RecordStream(comm, data, kind, RowMaker(model), self.id, self.delimiter, limit, block_bytes)
+
+            inputs = [model.path, *([] if str(data) == "-" else [data])]
+            predict_stream(comm, model, open_rows, inputs, output, self.force, log, self.top, self.format)
             return output
-        with opened_dataset(session, self.data) as dataset:
+        with opened_dataset(session, data) as dataset:
             if self.all_scores:
                 write_scores(comm, model, dataset, self.split, output, self.force, log)
             else:

@@ -19,7 +19,7 @@ from collections.abc import Container, Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import h5py
 import numpy as np
@@ -348,7 +348,7 @@ class SvmlightStream:
         with mpi.node_first(comm):  # compile
             parse_lines(np.frombuffer(padded(b"1 1:1\n"), dtype=np.uint8), zero_based, {})
 
-    def __enter__(self) -> SvmlightStream:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

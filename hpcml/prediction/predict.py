@@ -1,6 +1,6 @@
 """Find the labels of rows with a model, and write them as a table: streaming, the same bytes on any number of ranks.
 
-The rows are those of a dataset (`predict`), or of blocks of rows as they come (`predict_blocks`).
+The rows are those of a dataset (`predict`), or of a file or standard input as they come (`records.predict_stream`).
 """
 
 from __future__ import annotations
@@ -18,20 +18,17 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, load_shard, without_features
-from hpcml.data.svmlight import BLOCK_BYTES, STANDARD_INPUT, SvmlightStream
 from hpcml.errors import DataError, OptionError, file_error
 from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.hints import hint_at_few_labels
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.evaluation.top import InvertedTop, top_of
+from hpcml.evaluation.top import top_of
 from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import NAME_CHUNK, create_strings, stamp, write_label_titles, write_strings
-from hpcml.files.lines import LINE_MIB
 from hpcml.files.slabs import Slab, new_file
 from hpcml.log import Log, Progress, plural
 from hpcml.model.scoring import WEIGHT_BYTES, BlockWeights, make_scorer
 from hpcml.model.trained import SIGMOID, Trained
-from hpcml.partition import offsets
 from hpcml.prediction.table import BinaryTable, LabelledRows, Table, about, make_table
 
 CHUNK_BYTES = 1 << 27  # for each row and label a byte, or for each of the best labels twelve
@@ -39,7 +36,6 @@ MAX_ROWS = 1 << 16  # of a chunk
 MAX_LINES = 1 << 21  # of a chunk of several rows
 COPY_BYTES = 1 << 24
 STANDARD_OUTPUT = "-"
-MAX_BLOCK_BYTES = 1 << 26  # of a text
 Lines: TypeAlias = "tuple[np.ndarray, np.ndarray, np.ndarray]"  # places of rows, ascending, labels and scores
 ReadIds: TypeAlias = "Callable[[int, int], Sequence[str]]"  # of the rows begin to end of a shard
 
@@ -309,56 +305,6 @@ def open_stream(comm: mpi.Comm, table: Table, output: Path, force: bool, inputs:
                 write_all(table.end)
                 if isinstance(table, BinaryTable):
                     table.write(temporary, [part], int(n_all), output)
-
-
-def predict_stream(
-    comm: mpi.Comm,
-    model: Trained,
-    source: str | Path,
-    output: Path,
-    force: bool,
-    log: Log,
-    top: int | None = None,
-    zero_based: bool = False,
-    text_format: str | None = None,
-    max_line: int = LINE_MIB << 20,
-) -> None:
-    """Collective over `comm`. Write the labels of rows of svmlight text, or the `top` best of each row.
-
-    `source` and `output` are paths, or "-" for standard input and output; then `text_format` is "csv"
-    (by default), "tsv" or "jsonl". The lines are those that `predict` writes for the dataset made from the
-    text. The labels in the text are passed over. A text does not name its features: they go by number,
-    from 1 (`zero_based`: 0), not by the names of the model's features. Larger indices are
-    left out, and counted in the log. A line has at most `max_line` bytes.
-
-    Raises ConfigError for an unknown format, for a model of text with other numbering and for an
-    existing output without `force`; DataError if the text is not svmlight (with the line), or
-    something cannot be read or written.
-    """
-    table = make_table(model, output, False, rule_of(model, top), text_format)
-    model.check_numbering(zero_based)
-    inputs = [model.path, *([] if str(source) == STANDARD_INPUT else [Path(source)])]
-    with ExitStack() as stack:
-        write = stack.enter_context(open_stream(comm, table, output, force, inputs))
-        none = np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
-        prediction = Prediction(comm, model, Shard.of_csr(none, model.n_features, model.n_labels), top)
-        is_cheap = prediction.keeps_weights or isinstance(prediction.best, InvertedTop)  # to score a few rows at a time
-        block_bytes = min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if is_cheap else MAX_BLOCK_BYTES
-        stream = stack.enter_context(SvmlightStream(comm, source, zero_based, max_line, block_bytes))
-        log(f"{stream.name}: scoring rows as they come")
-        n_left_out = 0  # values of features that the model does not have
-        for rows in stream.parts():
-            indptr, indices, data = rows.indptr, rows.indices, rows.data
-            known = indices < model.n_features
-            if not known.all():
-                n_left_out += int(np.count_nonzero(~known))
-                indptr, indices, data = offsets(known)[indptr], indices[known], data[known]
-            write(
-                prediction.find(Shard.of_csr((indptr, indices, data), model.n_features, model.n_labels, first_row=rows.first_row))
-            )
-        _, (dropped,) = mpi.exclusive_sum(comm, [n_left_out])
-    more = f"; left out: {plural(int(dropped), 'value')} of features that the model does not have" if dropped else ""
-    prediction.finish(log, output, more=more)
 
 
 def rule_of(model: Trained, top: int | None) -> str:

@@ -1,16 +1,20 @@
-"""Records of a file, or of standard input, as rows of a model: a block at a time, in parallel.
+"""Label records of a file, or of standard input, as they come: a block at a time, in parallel.
 
 Rank 0 reads the records and sends every rank an equal part of each block; making rows of texts takes far longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.csv_file import UNQUOTED_TSV, CsvReader, Dialect, check_header, csv_batch
@@ -18,29 +22,42 @@ from hpcml.conversion.jsonl import document_of, loaded
 from hpcml.conversion.parquet import batches_of, open_parquet
 from hpcml.conversion.table import Batch, names_in_column, numbered
 from hpcml.data.shard import Shard
-from hpcml.data.svmlight import PADDING, LineReader, check_standard_input, name_of
+from hpcml.data.svmlight import (
+    BLOCK_BYTES,
+    PADDING,
+    STANDARD_INPUT,
+    LineReader,
+    SvmlightStream,
+    check_standard_input,
+    is_text,
+    name_of,
+)
 from hpcml.errors import ConfigError, DataError, OptionError, nearest_name
+from hpcml.evaluation.top import InvertedTop
 from hpcml.files.lines import LINE_MIB, plain_name
-from hpcml.partition import even_bounds
+from hpcml.log import Log, plural
+from hpcml.model.trained import Trained
+from hpcml.partition import even_bounds, offsets
+from hpcml.prediction.predict import Prediction, open_stream, rule_of
 from hpcml.prediction.raw_rows import RowMaker
+from hpcml.prediction.table import make_table
 
 KINDS = ("jsonl", "csv", "tsv", "parquet")
-BLOCK_BYTES = 1 << 20  # of text for each rank
-Chunk = tuple[Any, list[int]]  # records, and the line of each; an empty one: no record has come yet
+MAX_BLOCK_BYTES = 1 << 26  # of text
+RowBlock: TypeAlias = "tuple[Shard, list[str] | None, np.ndarray | None]"  # rows, their ids, and flags of those without features
+Chunk: TypeAlias = "tuple[Any, list[int]]"  # records, and the line of each; an empty one: no record has come yet
 
 
-def kind_of_records(path: Path) -> str | None:
-    """Return which of KINDS a file is, by its name; None: no one."""
+def kind_of_data(path: Path, given: str | None, model: Trained) -> str:
+    """Return the kind of rows to score: one of KINDS, "svmlight", or "" for a dataset. Raises DataError."""
+    if given is not None:
+        return given
+    if str(path) == STANDARD_INPUT:
+        return "jsonl" if model.raw_input is not None and model.raw_input.is_text else "svmlight"
+    if not is_text(path):
+        return ""
     ending = Path(plain_name(path)).suffix.lower().removeprefix(".")
-    return ending if ending in KINDS else None
-
-
-class RecordRows(NamedTuple):
-    """This rank's part of some consecutive rows."""
-
-    first_row: int  # its number among all rows, from 0
-    ids: list[str] | None  # None: the records have none
-    shard: Shard
+    return ending if ending in KINDS else "svmlight"
 
 
 class RecordStream:
@@ -55,6 +72,7 @@ class RecordStream:
         id_column: str | None = None,
         delimiter: str | None = None,
         max_line: int = LINE_MIB << 20,
+        block_bytes: int = BLOCK_BYTES,
     ) -> None:
         """Collective over `comm`. `source` is a path, or "-": standard input of rank 0; `kind` is one of KINDS.
 
@@ -75,7 +93,7 @@ class RecordStream:
                 if kind == "parquet":
                     self._chunks = self._stack.enter_context(closing(self._read_parquet(Path(source))))
                 else:
-                    reader = self._stack.enter_context(closing(LineReader(source, BLOCK_BYTES * comm.size, max_line)))
+                    reader = self._stack.enter_context(closing(LineReader(source, block_bytes, max_line)))
                     self._chunks = self._read_lines(reader) if kind == "jsonl" else self._read_csv(reader, max_line)
                 next(self._chunks)  # the columns
         self.columns, self.names, self._id = comm.bcast((self.columns, self.names, self._id))
@@ -89,9 +107,10 @@ class RecordStream:
     def _choose_columns(self, names: Sequence[str]) -> None:
         """Set the columns that are read. Raises ConfigError, DataError."""
         self.names = list(names)
-        known = self.rows.model.raw_input.attributes.get("id_column") if self.rows.model.raw_input is not None else None
-        if self._id is None and known in names:
-            self._id = str(known)
+        if self._id is None:
+            raw_input = self.rows.model.raw_input
+            of_training = "" if raw_input is None else str(raw_input.attributes.get("id_column", ""))
+            self._id = next((name for name in (of_training, "id") if name in names), None)
         if self._id is not None and self._id not in names:
             near = nearest_name(self._id, names)
             raise OptionError("id", self._id, f"{self.name} has no such column" + (f"; did you mean {near!r}?" if near else ""))
@@ -147,7 +166,16 @@ class RecordStream:
         for batch in batches_of(file, 0, n_rows, (), *self.columns) if n_rows else ():
             yield batch.columns, list(range(self.n_rows + 1, self.n_rows + batch.n_rows + 1))
 
-    def parts(self) -> Iterator[RecordRows]:
+    @property
+    def has_ids(self) -> bool:
+        """Whether rows have ids; those of JSON lines are line numbers where there is none."""
+        return self.kind == "jsonl" or self._id is not None
+
+    def remark(self) -> str:
+        """Return nothing: no value is left out."""
+        return ""
+
+    def blocks(self) -> Iterator[RowBlock]:
         """Collective over `comm`. Yield this rank's part of the next rows. Raises DataError on all."""
         comm = self.comm
         while True:
@@ -164,7 +192,9 @@ class RecordStream:
             with mpi.agreed(comm, f"reading {self.name}"):
                 ids, shard = self._make_rows(records, lines)
             (above,), (count,) = mpi.exclusive_sum(comm, [shard.n_local])
-            yield RecordRows(self.n_rows + int(above), ids, shard)
+            first = self.n_rows + int(above)
+            empty = np.diff(shard.indptr) == 0 if self.rows.is_text else None
+            yield replace(shard, first_row=first, first_local=first), ids, empty
             self.n_rows += int(count)
         if self.n_rows == 0:
             raise DataError(f"{self.name}: no rows; expected at least one")
@@ -206,3 +236,68 @@ def _blocks(reader: LineReader) -> Iterator[tuple[bytes, int]]:
 def _part(records: Any, begin: int, end: int) -> Any:
     """Return records begin..end of a list, or of columns."""
     return {name: values[begin:end] for name, values in records.items()} if isinstance(records, dict) else records[begin:end]
+
+
+class SvmlightRows(SvmlightStream):
+    """Rows of svmlight text, whose indices are the places of the model's features; larger ones are left out, and counted.
+
+    The labels in the text are passed over.
+    """
+
+    has_ids = False
+
+    def __init__(
+        self, comm: mpi.Comm, source: str | Path, model: Trained, zero_based: bool, max_line: int, block_bytes: int
+    ) -> None:
+        """Collective over `comm`. Raises as `SvmlightStream`, and ConfigError for a model of text with other numbering."""
+        model.check_numbering(zero_based)
+        super().__init__(comm, source, zero_based, max_line, block_bytes)
+        self.model, self.n_left_out = model, 0
+
+    def remark(self) -> str:
+        """Return how many values were left out. Collective."""
+        _, (n_left_out,) = mpi.exclusive_sum(self.comm, [self.n_left_out])
+        what = plural(int(n_left_out), "value")
+        return f"; left out: {what} of features that the model does not have" if n_left_out else ""
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """Yield this rank's part of the next rows. Collective."""
+        for rows in self.parts():
+            indptr, indices, data = rows.indptr, rows.indices, rows.data
+            known = indices < self.model.n_features
+            if not known.all():
+                self.n_left_out += int(np.count_nonzero(~known))
+                indptr, indices, data = offsets(known)[indptr], indices[known], data[known]
+            csr = indptr, indices, data
+            yield Shard.of_csr(csr, self.model.n_features, self.model.n_labels, first_row=rows.first_row), None, None
+
+
+def predict_stream(
+    comm: mpi.Comm,
+    model: Trained,
+    open_rows: Callable[[int], RecordStream | SvmlightRows],
+    inputs: list[Path],
+    output: Path,
+    force: bool,
+    log: Log,
+    top: int | None = None,
+    text_format: str | None = None,
+) -> None:
+    """Collective over `comm`. Write the labels of rows as they come, or the `top` best of each row.
+
+    `open_rows` is given the bytes of text of a block. `output` may be "-" for standard output; then `text_format` is "csv" (by
+    default), "tsv" or "jsonl". The lines are those that `predict` writes for a dataset made from the same rows.
+
+    Raises ConfigError for an unknown format and an existing output without `force`; DataError if a file cannot be read or written.
+    """
+    none = np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
+    prediction = Prediction(comm, model, Shard.of_csr(none, model.n_features, model.n_labels), top)
+    is_cheap = prediction.keeps_weights or isinstance(prediction.best, InvertedTop)  # to score a few rows at a time
+    with open_rows(min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if is_cheap else MAX_BLOCK_BYTES) as rows:
+        table = make_table(model, output, rows.has_ids, rule_of(model, top), text_format)
+        with open_stream(comm, table, output, force, inputs) as write:
+            log(f"{rows.name}: scoring rows as they come")
+            for shard, ids, empty in rows.blocks():
+                write(prediction.find(shard, None if ids is None else partial(_part, ids), empty))
+        remark = rows.remark()
+    prediction.finish(log, output, None, remark if rows.has_ids else f"; id is a row's number from 0{remark}")
