@@ -102,7 +102,8 @@ class RowMaker:
         return self.texts(found)
 
     @cached_property
-    def _column_of(self) -> dict[str, int]:
+    def column_of(self) -> dict[str, int]:
+        """The column of each feature by its name. Raises ConfigError, DataError."""
         names = require_raw_input(self.model).names
         if names is None:
             raise ConfigError(f"{self.model.path}: its features have no names; give a matrix, or a dataset")
@@ -111,14 +112,14 @@ class RowMaker:
     def feature_columns(self, names: Sequence[str]) -> list[str]:
         """Return the names of the features, all of which a table must have. Raises DataError, ConfigError."""
         there = set(names)
-        for name in self._column_of:
+        for name in self.column_of:
             if name not in there:
                 raise DataError(f"no column {named(name)!r}, a feature of the model; add it, or use hpcml convert --like")
-        return list(self._column_of)
+        return list(self.column_of)
 
     def numbers(self, columns: Mapping[str, np.ndarray], n_rows: int, place: Any) -> Shard:
         """Return rows of a table of numbers, its columns those of `feature_columns`; `place` names a row. Raises DataError."""
-        names = list(self._column_of)
+        names = list(self.column_of)
 
         def take(begin: int, end: int) -> np.ndarray:
             return np.stack([columns[name][begin:end] for name in names], axis=1)

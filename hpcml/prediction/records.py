@@ -88,7 +88,7 @@ class RecordStream:
             if kind == "jsonl":
                 _ = rows.fields  # the model must be one of texts
             elif not rows.is_text:
-                rows.feature_columns(())
+                _ = rows.column_of  # its features must have names
             if comm.rank == 0:
                 if kind == "parquet":
                     self._chunks = self._stack.enter_context(closing(self._read_parquet(Path(source))))
