@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,14 +54,10 @@ def write_linear(
     labels = {**labels, "status": np.where(constant, STATUS.index("degenerate"), labels["status"])}
     arrays |= {f"labels/{name}": np.broadcast_to(values, n_labels) for name, values in labels.items()}
     facts = {"method": target.method, **about, "vocabulary": target.vocabulary}
-    names, titles, width = target.label_names, target.label_titles, W.shape[1] if is_sparse else None
+    _, _, names, titles, _, raw_input = target
+    description = (facts, names, W.shape[1] if is_sparse else None, titles, None, raw_input)
     with new_file(mpi.self_comm(), target.path) as out:
-        out.layout(
-            slabs,
-            partial(
-                describe_model, about=facts, label_names=names, n_columns=width, label_titles=titles, raw_input=target.raw_input
-            ),
-        )
+        out.layout(slabs, lambda file: describe_model(file, *description))
         with mpi.agreed(mpi.self_comm(), f"writing {target.path}"):
             for name in slabs:
                 out.write(name, 0, arrays[name])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,16 +62,15 @@ class Vectoriser:
             settings = {name: words[name] for name in (HASHING if self.names is None else WORDS)}
             settings |= {"ngram_range": tuple(words["ngram_range"]), "stop_words": found.stop_words or words["stop_words"]}
             settings["dtype"] = np.dtype(words["dtype"]).type
-            hashing, counting = HashingVectorizer, CountVectorizer
-            self._steps: list[Any] = [hashing(**settings) if self.names is None else counting(vocabulary=self.names, **settings)]
+            counting = HashingVectorizer if self.names is None else partial(CountVectorizer, vocabulary=self.names)
+            self._steps: list[Any] = [counting(**settings)]
             self._steps += [] if tfidf is None else [TfidfTransformer(**{name: tfidf[name] for name in TFIDF})]
             for step in self._steps:
                 step._validate_params()
             self._steps[-1].n_features_in_ = self.n_features  # as `fit` sets it
             if tfidf is not None and tfidf["use_idf"]:
                 self._steps[-1].idf_ = found.idf
-            if self([[[], ["a text"]]]).n_features != self.n_features:
-                raise ValueError("wrong number of features")
+            self([[[], ["a text"]]])  # raises an error for settings that do not fit
         except (*DAMAGE, re.error) as error:
             raise DataError(f"{model.path}: damaged vectoriser ({' '.join(str(error).split())}); save it again") from None
 

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from support.edits import edit
 from support.served import SUGGEST, ask
+from support.tables import table
 from support.training import train
 
 import hpcml
@@ -19,8 +20,6 @@ from hpcml import mpi
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.model.scoring import make_scorer, score_block
-from hpcml.prediction.raw_rows import RowMaker
-from hpcml.prediction.records import RecordStream
 from hpcml.serving.app import App, RequestLimits
 from hpcml.serving.serve import open_suggester
 
@@ -178,10 +177,13 @@ def test_every_way_of_rows_gives_the_same_bits(tmp_path):
         assert np.array_equal(np.concatenate([block for _, block in score_block(scorer, 0, 3)]), scores)
     (tmp_path / "docs.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
     pd.DataFrame({"id": [f"r{k}" for k in range(len(TEXTS))], "text": TEXTS}).to_csv(tmp_path / "docs.csv", index=False)
-    for kind in ("jsonl", "csv"):
-        with RecordStream(SELF, tmp_path / f"docs.{kind}", kind, RowMaker(model.model)) as stream:
-            scorers = [make_scorer(model.model, part.shard, np.arange(3)) for part in stream.parts()]
-        assert np.array_equal(np.concatenate([block for each in scorers for _, block in score_block(each, 0, 3)]), scores)
+    expected = model.predict_proba(TEXTS).astype(np.float32)
+    for kind, first in (("jsonl", "1"), ("csv", "r0")):
+        hpcml.predict(run, tmp_path / f"docs.{kind}", tmp_path / f"{kind}.csv", top=3)
+        rows = table(tmp_path / f"{kind}.csv")
+        assert len(rows) == 3 * len(TEXTS) and rows[0]["id"] == first
+        for number, row in enumerate(rows):
+            assert np.float32(row["probability"]) == expected[number // 3, model.labels.index(row["label"])]
     app = App(*open_suggester(SELF, run), RequestLimits(), lambda line: None)
     answer = ask(app, "POST", SUGGEST, {"text": TEXTS[1], "limit": 3}).json["results"]
     expected = dict(zip(model.labels, model.predict_proba(TEXTS[1:2])[0].tolist(), strict=True))
