@@ -4,7 +4,7 @@
 # <!-- for: whoever has counts of genes in cells, some of which are typed -->
 #
 # From an `.h5ad` file to a model that types cells, and the genes that it goes by. Needs: `pip
-# install 'hpcml[mpi,plot]' anndata`.
+# install 'hpcml[report]' anndata`.
 #
 # ## Cells
 #

@@ -5,7 +5,7 @@
 #
 # `DualClassifier` stands in a `Pipeline` and in a grid search as any classifier does. The data come
 # with scikit-learn: 569 tumours, 30 numbers of each, benign or malignant. Needs: `pip install
-# 'hpcml[mpi,plot]' pandas`.
+# 'hpcml[report]' pandas`.
 
 # %%
 import matplotlib.pyplot as plt

@@ -4,7 +4,7 @@
 # <!-- for: whoever has texts in a table and works in Python -->
 #
 # From a table of pandas to labels of new texts, thresholds and a page about them, all from Python.
-# The [command line](first.md) does the same. Needs: `pip install 'hpcml[mpi,report]' pandas`.
+# The [command line](first.md) does the same. Needs: `pip install 'hpcml[report]' pandas`.
 #
 # ## The table
 #

@@ -16,7 +16,8 @@ from pathlib import Path
 # The number of ranks, and the rank, in the order in which they are believed.
 _OPEN_MPI, _PMI = ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK")
 _OTHERS = (("PMIX_SIZE", "PMIX_RANK"), ("MPI_LOCALNRANKS", "MPI_LOCALRANKID"))
-_PROGRAMS = re.compile(r"mpirun|mpiexec|hydra_|pmi_proxy|orted|prte|srun|slurmstepd|palsd|jsmd|flux-")
+_STARTERS = r"mpirun|mpiexec|hydra_|pmi_proxy|orted|prte|palsd"  # of ranks only
+_PROGRAMS = rf"{_STARTERS}|srun|slurmstepd|jsmd|flux-"  # some of which start a job's script, too
 
 
 def number_in(name: str) -> int:
@@ -48,7 +49,7 @@ def launcher() -> tuple[str, int]:
 def launched_rank() -> int:
     """Return the rank that the launcher gave this process; 0 if it did not start it, or only the shell around it."""
     size, rank = next(iter(promised_ranks().values()), (1, 0))
-    return rank if size > 1 and has_launcher() and not os.isatty(0) else 0
+    return rank if size > 1 and launching_ancestor() and not os.isatty(0) else 0
 
 
 def has_connection() -> bool:
@@ -60,14 +61,23 @@ def has_connection() -> bool:
     return False
 
 
-def has_launcher() -> bool:
-    """Return whether an ancestor of this process is a launcher."""
+def sign_of_other_ranks() -> str:
+    """Return the variable or the ancestor by which this process may be one of several ranks; "" if it is alone."""
+    promised = promised_ranks()
+    several = [f"{name}={os.environ[name]}" for name, (size, _) in promised.items() if size > 1]
+    if several or promised.keys() - {"PMIX_RANK", "MPI_LOCALNRANKS"}:  # rank 0, or 1 rank on this node, may have others beside it
+        return "".join(several[:1])
+    return "PMI_FD" if has_connection() else launching_ancestor(_STARTERS)
+
+
+def launching_ancestor(programs: str = _PROGRAMS) -> str:
+    """Return the name of the nearest ancestor of this process that is a launcher; "" if none is."""
     process = os.getppid()
     with suppress(OSError):
         while process > 0:
             status = Path(f"/proc/{process}/stat").read_bytes().decode("ascii", "replace")
             name, _, rest = status.partition("(")[2].rpartition(")")
-            if _PROGRAMS.match(name):
-                return True
+            if re.match(programs, name):
+                return name
             process = int(rest.split()[1])
-    return False
+    return ""

@@ -1,5 +1,7 @@
 """The MPI layer: the only code that imports mpi4py. Communicators are passed in; none is global.
 
+Where mpi4py finds no MPI library, a communicator of one process (`single`) stands in for mpi4py's.
+
     def load(comm, path):
         with mpi.agreed(comm, f"reading {path}"):  # if one rank fails, all raise its sentence
             rows = read(path, comm.rank, comm.size)
@@ -10,15 +12,6 @@ Begin with `collectives`, then `exact`. `start` begins and ends the program on a
 """
 
 # ruff: noqa: F401  # these names are what the other rooms use
-import warnings
-
-from hpcml.mpi import runtime
-
-with warnings.catch_warnings():  # hpcml.mpi.start says the same with its consequence and the remedy
-    warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)
-    runtime.begin()
-    from mpi4py import MPI as _MPI
-
 from hpcml.mpi.collectives import (
     RepeatedSum,
     agreed,
@@ -53,5 +46,3 @@ from hpcml.mpi.start import (
     start,
     time_limit,
 )
-
-runtime.unname_shared_memory()  # also of an MPI that somebody else has started

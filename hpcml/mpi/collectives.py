@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-from mpi4py import MPI
 
 from hpcml.errors import CollectiveError, DataError, HpcmlError, is_out_of_memory, out_of_memory, reason_and_hint
+from hpcml.mpi.binding import MPI
 from hpcml.mpi.start import rested
 from hpcml.partition import offsets
 
@@ -141,7 +141,7 @@ def begin_reduce_scatter(comm: MPI.Comm, buffer: np.ndarray, own: np.ndarray, co
 def begin_allgather(comm: MPI.Comm, buffer: np.ndarray, counts: list[int]) -> MPI.Request:
     """Collective over `comm`. Begin to send every rank's counts[r] elements to all."""
     displacements = offsets(counts)[:-1].tolist()
-    return comm.Iallgatherv(MPI.IN_PLACE, [buffer, counts, displacements, MPI._typedict[buffer.dtype.char]])
+    return comm.Iallgatherv(MPI.IN_PLACE, [buffer, (counts, displacements)])
 
 
 class RepeatedSum:

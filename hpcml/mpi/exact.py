@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from mpi4py import MPI
 
+from hpcml.mpi.binding import MPI
 from hpcml.mpi.collectives import allreduce_sum
 
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from mpi4py import MPI
-from mpi4py.util import pkl5
+
+from hpcml.mpi.binding import MPI
 
 _STEP, _LETTER = 1, 2  # tags
 _END = None  # the letter that says that no other comes
@@ -24,6 +24,10 @@ def exchange_with(comm: MPI.Comm, parts: dict[int, Arrays]) -> dict[int, Arrays]
 
     The values of large arrays are sent as they lie in memory.
     """
+    if not parts:
+        return {}
+    from mpi4py.util import pkl5  # which needs an MPI library, as a single process does not
+
     direct = pkl5.Comm(comm)
     requests = [direct.isend(arrays, rank, _STEP) for rank, arrays in parts.items()]
     received = {rank: direct.recv(source=rank, tag=_STEP) for rank in parts}

@@ -16,13 +16,15 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 import mpi4py
 
 from hpcml import loading
 from hpcml.errors import EXIT_USER, ConfigError, is_out_of_memory
-from hpcml.launcher import has_connection, has_launcher, launcher, number_in
+from hpcml.launcher import has_connection, launcher, launching_ancestor, number_in
+from hpcml.mpi import single
 
 _THREAD_MULTIPLE = 3  # in MPICH, its relatives and Open MPI
 SHARED_MEMORY = Path("/dev/shm")
@@ -31,28 +33,44 @@ CELLS = "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_NUM_CELLS"
 # with 4 cells than with 64 (8 bytes to 16 MiB, on 2 ranks).
 _RANK_BYTES, _CELL_BYTES, _FEW_CELLS, _MOST_CELLS = 12_500, 16_400, 4, 64
 _ENLARGE = "enlarge it (docker run --shm-size=1g; Kubernetes: an emptyDir with medium: Memory on /dev/shm)"
+_ABSENT = re.compile(r"libmpi\.so[.\d]*: cannot open shared object file: No such file")
 _RELAY_SECONDS = 0.3  # for a launcher to pass a line on, or to end the other ranks
 
 
-def begin() -> None:
-    """Start MPI for mpi4py, unless that has been done, or is to be done otherwise. Raises ConfigError if it cannot start."""
-    unwanted = not mpi4py.rc.initialize or os.environ.get("MPI4PY_RC_INITIALIZE") == "0"  # which mpi4py itself reads later
-    try:
-        found = importlib.util.find_spec("mpi4py.MPI")
-        if "mpi4py.MPI" in sys.modules or unwanted or found is None or "mpiabi" in str(found.origin):
-            return
-        library, provided = ctypes.CDLL(found.origin, mode=ctypes.RTLD_GLOBAL), ctypes.c_int()
-    except (RuntimeError, OSError) as error:
-        if is_out_of_memory(error):
-            raise
-        why = str(error).splitlines()[-1]
-        raise ConfigError(f"mpi4py finds no MPI library ({why}); load your MPI module, or pip install 'hpcml[mpi]'") from None
-    name = ctypes.create_string_buffer(8192)
+def load() -> tuple[ModuleType, str]:
+    """Return mpi4py's module with MPI started, or `single` and the reason why no MPI library could be loaded.
+
+    Raises ConfigError if MPI cannot start, or cannot be loaded from where MPI4PY_LIBMPI says.
+    """
+    if "mpi4py.MPI" not in sys.modules:
+        try:
+            if (found := importlib.util.find_spec("mpi4py.MPI")) is None:
+                raise OSError("mpi4py has no build for the MPI library")
+            library = ctypes.CDLL(found.origin, mode=ctypes.RTLD_GLOBAL)
+        except (RuntimeError, OSError) as error:
+            if is_out_of_memory(error):
+                raise
+            lines = str(error).splitlines()
+            why = ([line for line in lines if not _ABSENT.search(line)] or lines)[-1]  # a library that is there comes first
+            if path := os.environ.get("MPI4PY_LIBMPI"):
+                raise ConfigError(f"MPI4PY_LIBMPI={path}: not an MPI library for mpi4py ({why}); correct or unset it") from None
+            return single, why
+        unwanted = not mpi4py.rc.initialize or os.environ.get("MPI4PY_RC_INITIALIZE") == "0"  # which mpi4py itself reads later
+        if not unwanted and "mpiabi" not in str(found.origin):
+            _begin(library)
+    from mpi4py import MPI
+
+    return MPI, ""
+
+
+def _begin(library: ctypes.CDLL) -> None:
+    """Start MPI for mpi4py. Raises ConfigError if it cannot start."""
+    name, provided = ctypes.create_string_buffer(8192), ctypes.c_int()
     library.MPI_Get_library_version(name, ctypes.byref(provided))
     is_mpich, is_connected = name.value.startswith(b"MPICH"), has_connection()
     if not is_connected:  # a worker of joblib, or a script's second command: it has the variable, but no socket
         os.environ.pop("PMI_FD", None)
-    if is_mpich and not has_launcher():
+    if is_mpich and not launching_ancestor():
         os.environ.pop("PMI_PORT", None)
     if is_mpich:
         try:

@@ -19,11 +19,11 @@ from types import TracebackType
 from typing import NoReturn
 
 import mpi4py
-from mpi4py import MPI
 
 from hpcml.errors import EXIT_USER, ConfigError, HpcmlError, is_out_of_memory, out_of_memory
-from hpcml.launcher import has_connection, promised_ranks
+from hpcml.launcher import has_connection, promised_ranks, sign_of_other_ranks
 from hpcml.mpi import runtime
+from hpcml.mpi.binding import MPI, missing
 
 Comm = MPI.Comm
 
@@ -35,11 +35,15 @@ FINISH_SECONDS = 20.0  # that MPI may take to end when all ranks are at it
 
 def library() -> str:
     """The MPI library that mpi4py uses: name and version."""
+    if missing:
+        return "no MPI library: one process"
     return " ".join(MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\0").split())
 
 
 def abi() -> str:
-    """The MPI ABI in use (MPICH, Open MPI, or the standard one), and what mpi4py was built for."""
+    """The MPI ABI in use (MPICH, Open MPI, or the standard one), and what mpi4py was built for; without MPI the reason."""
+    if missing:
+        return f"mpi4py {mpi4py.__version__}: {missing}"
     kind, is_wheel = loaded_build(Path(MPI.__file__).name)
     family = {"openmpi": "Open MPI", "mpich": "MPICH", "impi": "MPICH", "mpiabi": "standard"}.get(kind)
     family = family or ("Open MPI" if MPI.get_vendor()[0] == "Open MPI" else "MPICH")
@@ -185,9 +189,15 @@ def time_limit(seconds: int, sentence: str) -> Iterator[None]:
 
 
 def start() -> MPI.Comm:
-    """COMM_WORLD duplicated, with the abort hook set. Raises ConfigError if the launcher is that of another MPI."""
+    """COMM_WORLD duplicated, with the abort hook set. Raises ConfigError if a launcher's ranks do not see each other."""
     sys.excepthook = _abort_hook
     ctypes.CDLL(None).signal(signal.SIGBUS, _ON_BUS_ERROR)  # Python's own handlers would only run after the faulting step
+    if missing and (sign := sign_of_other_ranks()):
+        raise ConfigError(
+            f"a launcher may have started several processes ({sign}), and several processes need an MPI library, but mpi4py "
+            f"finds none ({missing}); pip install 'hpcml[mpi]', load the cluster's MPI module, or install the distribution's "
+            "MPICH or Open MPI; to run one process, start it without the launcher, or unset the variable"
+        )
     promised = {name: size for name, (size, _) in promised_ranks().items() if size > 1}
     if promised and MPI.COMM_WORLD.size == 1 and not has_connection():  # N copies of "rank 0 of 1"
         name, size = next(iter(promised.items()))

@@ -108,9 +108,9 @@ class Mpirun:
     def __init__(self, folder):
         self.folder, self.jobs = folder, []
 
-    def start(self, n, *args, env=None, program=("-m", "hpcml")):
+    def start(self, n, *args, env=None, program=("-m", "hpcml"), python=sys.executable):
         """A Job that runs `python -m hpcml args…`."""
-        self.jobs.append(Job(n, [sys.executable, *program, *map(str, args)], env, self.folder))
+        self.jobs.append(Job(n, [str(python), *program, *map(str, args)], env, self.folder))
         return self.jobs[-1]
 
     def __call__(self, n, *args, timeout=120, **options):

@@ -190,11 +190,13 @@ def test_failure_inside_mpi_has_exit_code_2(mpirun):
     assert result.stderr.splitlines()[-1].startswith("hpcml: ")
 
 
-def test_no_mpi_library_is_one_sentence(mpirun, tmp_path):
-    """As where mpi4py is installed, but the cluster's module is not loaded."""
-    environment = {"MPI4PY_LIBMPI": str(tmp_path / "libmpi.so")}
+def test_library_that_the_user_names_must_be_one(mpirun, tmp_path):
+    """A process without MPI would not be what the user asked for."""
+    library = tmp_path / "libmpi.so"
+    library.write_text("none")
     for arguments in (("info", "no-such-file.h5"), ("--version",)):
-        refused(mpirun(0, *arguments, env=environment), "mpi4py finds no MPI library (", alone=True)
+        said = refused(mpirun(0, *arguments, env={"MPI4PY_LIBMPI": str(library)}), alone=True)
+        assert f"MPI4PY_LIBMPI={library}: not an MPI library for mpi4py ({library}: file too short" in said
 
 
 def test_no_locks_is_said(tmp_path):

@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 from mpi4py import MPI
+from support.rendezvous import ALSO_SINGLE
 
 from hpcml import mpi
 from hpcml.errors import CollectiveError, ConfigError, DataError
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, ALSO_SINGLE]
 
 
 class NoPlan(ConfigError):

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.rendezvous import ALSO_SINGLE
 
 from hpcml import mpi
 from hpcml.methods.dual.options import DualOptions
@@ -13,7 +14,7 @@ from hpcml.methods.linear.train import plan_streaming
 from hpcml.mpi import memory
 from hpcml.mpi.limits import Limit
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, ALSO_SINGLE]
 GB = 10**9
 
 

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.rendezvous import ALSO_SINGLE
 
 from hpcml import mpi
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, ALSO_SINGLE]
 
 PATIENCE = 20.0  # seconds until a test that polls gives up
 

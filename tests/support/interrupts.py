@@ -114,13 +114,13 @@ def phase_import():
 
 def phase_start():  # rank 1 is late, so that the others wait in MPI
     def act(module):
-        def begin(whole=module.begin):
+        def load(whole=module.load):
             if rank == 1:
                 stick()
             hit()
             whole()
             stick()
-        module.begin = begin
+        module.load = load
     sys.meta_path.insert(0, After("hpcml.mpi.runtime", act))
 
 def phase_work():

@@ -186,11 +186,19 @@ def _duplicate():
 # Whether code keeps to the communicator that it is given shows on three ranks, which all tests have, where it is COMM_SELF on each:
 # in one case of a test as in all. On one rank there is but one kind. COMM_WORLD would show no more than its duplicate does.
 KINDS = {1: ["self"], 3: ["self", "duplicate"]}
+# A mark for tests that run on hpcml's own communicator, too, which stands in for mpi4py's where there is no MPI library.
+ALSO_SINGLE = pytest.mark.parametrize(
+    "comm", ["self", "single"] if launched_size() == 1 else KINDS.get(launched_size(), ["duplicate"]), indirect=True
+)
 
 
 @pytest.fixture(params=KINDS.get(launched_size(), ["duplicate"]))
 def comm(request):
     """The communicator to test with: on three ranks one test body runs on COMM_SELF and on a duplicate of COMM_WORLD."""
+    if request.param == "single":
+        from hpcml.mpi import single
+
+        return single.COMM_WORLD
     from mpi4py import MPI
 
     return MPI.COMM_SELF if request.param == "self" else request.getfixturevalue("_duplicate")

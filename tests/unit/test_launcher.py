@@ -1,6 +1,7 @@
 """Environment variables of launchers: which are in force, and which are left over."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -45,6 +46,50 @@ def set_all(monkeypatch, variables):
 def test_number_of_ranks(monkeypatch, variables, expected):
     set_all(monkeypatch, variables)
     assert launcher.launcher() == expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "sign"),
+    [
+        ({}, ""),
+        ({"PMI_SIZE": "4", "PMI_RANK": "0"}, "PMI_SIZE=4"),
+        ({"OMPI_COMM_WORLD_SIZE": "1", "PMI_SIZE": "3"}, "PMI_SIZE=3"),
+        ({"PMI_SIZE": "1", "PMI_RANK": "0"}, ""),
+        ({"OMPI_COMM_WORLD_SIZE": "1"}, ""),
+        ({"SLURM_NTASKS": "4"}, ""),  # an allocation
+        ({"SLURM_NTASKS": "4", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1"}, ""),
+        ({"SLURM_NTASKS": "4", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}, "SLURM_STEP_NUM_TASKS=4"),
+        ({"PMIX_RANK": "1"}, "PMIX_RANK=1"),
+        ({"PMI_FD": "open"}, "PMI_FD"),
+        ({"PMI_FD": "open", "PMI_SIZE": "1"}, ""),
+        ({"PMI_FD": "open", "PMI_SIZE": "2"}, "PMI_SIZE=2"),
+    ],
+)
+def test_signs_of_other_ranks(monkeypatch, variables, sign):
+    monkeypatch.setattr(launcher, "launching_ancestor", lambda *programs: "")
+    ours, other = socket.socketpair()
+    with ours, other:
+        set_all(monkeypatch, {name: str(ours.fileno()) if value == "open" else value for name, value in variables.items()})
+        assert launcher.sign_of_other_ranks() == sign
+
+
+@pytest.mark.parametrize(
+    ("variables", "sign"),
+    [
+        ({}, "mpirun"),
+        ({"PMIX_RANK": "0"}, "mpirun"),  # as of any number of ranks
+        ({"MPI_LOCALNRANKS": "1"}, "mpirun"),  # there may be other nodes
+        ({"PMI_SIZE": "1"}, ""),
+    ],
+)
+def test_launcher_that_gives_no_number_is_a_sign(monkeypatch, variables, sign):
+    monkeypatch.setattr(
+        launcher,
+        "launching_ancestor",
+        lambda programs: next((name for name in ("slurmstepd", "mpirun") if re.match(programs, name)), ""),
+    )
+    set_all(monkeypatch, variables)
+    assert launcher.sign_of_other_ranks() == sign
 
 
 def test_connection_is_an_open_socket_with_an_open_other_end(monkeypatch):
@@ -92,7 +137,7 @@ def test_rank_counts_below_a_launcher_only(name, variables, rank):
         f"import ctypes, subprocess, sys\nctypes.CDLL(None).prctl(15, {name.encode()!r})\n"
         f"subprocess.run(['sh', '-c', '\"$0\" -c \"$1\"; true', sys.executable, {inner!r}], stdin=subprocess.DEVNULL, check=True)"
     )
-    above = launcher.has_launcher()  # whoever started these tests
+    above = launcher.launching_ancestor()  # whoever started these tests
     done = subprocess.run(
         [sys.executable, "-c", outer], env=os.environ | variables, capture_output=True, text=True, timeout=60, check=True
     )

@@ -50,6 +50,19 @@ def test_the_version_is_named_as_it_is(name):
     assert {version.rstrip(".") for version in found} == {hpcml.__version__}
 
 
+def test_the_image_for_one_process_has_no_mpi():
+    recipe, extras = text("packaging/docker/Dockerfile"), project()["optional-dependencies"]
+    named = re.search(r"--build-arg EXTRAS=(\S+)", recipe)[1].split(",")
+    installed = [Requirement(each).name for name in named for each in extras[name]]
+    assert installed and not {"hpcml", "mpich", "openmpi", "impi-rt"} & {*installed}
+    assert {Requirement(each).name for name in ("mpi", "openmpi", "intel") for each in extras[name]} == {
+        "mpich",
+        "openmpi",
+        "impi-rt",
+    }
+    assert re.search(r"^ARG EXTRAS=all$", recipe, re.MULTILINE) and '"/src[$EXTRAS]"' in recipe
+
+
 def test_the_date_is_that_of_the_citation():
     (date,) = re.findall(r"^date-released: (\d{4}-\d\d-\d\d)$", text("CITATION.cff"), re.MULTILINE)
     assert json.loads(text("codemeta.json"))["dateModified"] == date

@@ -11,18 +11,23 @@ from hpcml.mpi import runtime
 MIB = 1 << 20
 
 
+@pytest.fixture(autouse=True)
+def no_number(monkeypatch):
+    """Before each test, and after it, no number of cells is set."""
+    monkeypatch.setenv(runtime.CELLS, "")
+    del os.environ[runtime.CELLS]
+
+
 @pytest.fixture
 def cells(monkeypatch, tmp_path):
     """The number of cells that is chosen (None: MPICH's own) by size, free bytes and ranks of the node."""
     monkeypatch.setattr(runtime, "SHARED_MEMORY", tmp_path)
 
     def choose(size, free, n_ranks):
-        monkeypatch.delenv(runtime.CELLS, raising=False)
         found = SimpleNamespace(f_frsize=4096, f_blocks=size // 4096, f_bavail=free // 4096)
         monkeypatch.setattr(runtime.os, "statvfs", lambda _: found)
         runtime.fit_shared_memory(n_ranks)
-        chosen = os.environ.get(runtime.CELLS)
-        monkeypatch.delenv(runtime.CELLS, raising=False)
+        chosen = os.environ.pop(runtime.CELLS, None)
         return None if chosen is None else int(chosen)
 
     return choose

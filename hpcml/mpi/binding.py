@@ -1,0 +1,19 @@
+"""The module `MPI`: mpi4py's, with MPI started, or `single` where mpi4py finds no MPI library."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from hpcml.mpi import runtime
+
+if TYPE_CHECKING:
+    from mpi4py import MPI as MPI
+
+    missing: str
+else:
+    with warnings.catch_warnings():  # hpcml.mpi.start says the same with its consequence and the remedy
+        warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)
+        MPI, missing = runtime.load()  # the reason why there is no library, or ""
+
+runtime.unname_shared_memory()  # also of an MPI that somebody else has started

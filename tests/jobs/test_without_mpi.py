@@ -1,0 +1,134 @@
+"""A machine without an MPI library: `pip install hpcml` alone gives a program that works in one process, with the same bits."""
+
+import json
+import re
+import sys
+import urllib.request
+import venv
+from functools import partial
+from pathlib import Path
+
+import pytest
+from support.jobs import done, refused
+from support.make import class_data, dataset, document_lines
+
+import hpcml
+
+NONE = "no MPI library: one process"
+LAUNCHED = ", and several processes need an MPI library, but mpi4py finds none ("
+REMEDIES = ("pip install 'hpcml[mpi]'", "load the cluster's MPI module", "install the distribution's MPICH or Open MPI")
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """The interpreter of a new virtual environment with the packages of the tests' environment, but without its MPI library."""
+    folder = tmp_path_factory.mktemp("machine") / "venv"
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    places = [path for path in sys.path if path.endswith("site-packages")] + [str(Path(hpcml.__file__).parents[1])]
+    (packages / "others.pth").write_text("\n".join(places) + "\n")
+    return folder / "bin" / "python"
+
+
+@pytest.fixture
+def alone(mpirun, python):
+    """Runs `hpcml args…` in that environment."""
+    run = partial(mpirun, 0, python=python)
+    if run(program=("-c", "import mpi4py.MPI")).returncode == 0:
+        pytest.skip("mpi4py finds an MPI library outside of the environment")
+    return run
+
+
+def test_every_command_works_with_the_bits_of_a_rank_with_mpi(alone, mpirun, python, standing, tmp_path):
+    (tmp_path / "docs.jsonl").write_text(document_lines(1, 150, 60, 4))
+    dataset(tmp_path / "classes.h5", *class_data(2, 90, 8, 2)[::2])
+    for folder in ("with", "without"):
+        (tmp_path / folder).mkdir()
+
+    def at(folder, command):
+        return [word.replace("@", str(tmp_path / folder)).replace("~", str(tmp_path)) for word in command.split()]
+
+    for command in (
+        "convert jsonl ~/docs.jsonl -o @/docs.h5 --test-share 0.3",
+        "train dual ~/docs.h5 -o @/dual --loss logistic",
+        "train probe ~/docs.h5 -o @/probe --loss logistic",
+        "train elastic-net ~/docs.h5 -o @/elastic",
+        "train mbw ~/docs.h5 -o @/mbw",
+        "train psbml ~/classes.h5 -o @/psbml --grid 2x2 --cycles 3",
+        "train psbml ~/classes.h5 -o @/asynchronous --grid 2x2 --cycles 3 --asynchronous",
+        "train adaboost ~/classes.h5 -o @/adaboost",
+        "tune ~/docs.h5 -o @/tuned --folds 3 --lambdas 1 --weights 1",
+        "predict ~/without/dual/model.h5 ~/docs.h5 -o @/scores.csv",
+        "evaluate ~/without/dual/model.h5 ~/docs.h5 --json @/judged.json",
+        "duplicates ~/docs.h5 -o @/duplicates.csv",
+        "report ~/without/dual ~/without/probe -o @/report.html --titles ~/docs.jsonl",
+    ):
+        done(standing(1, *at("with", command)))
+        assert "Traceback" not in done(alone(*at("without", command))).stderr
+        if command.startswith("convert"):
+            (tmp_path / "docs.h5").write_bytes((tmp_path / "without" / "docs.h5").read_bytes())
+    made = [path for path in sorted((tmp_path / "without").rglob("*")) if path.suffix == ".h5" or path.parent.name == "without"]
+    compared = [path for path in made if path.is_file()]
+    assert len(compared) == 13
+    for path in compared:
+        assert path.read_bytes() == (tmp_path / "with" / path.relative_to(tmp_path / "without")).read_bytes(), path
+    assert json.loads((tmp_path / "without/dual/environment.jsonl").read_text())["mpi"] == NONE
+
+    job = mpirun.start(0, "serve", tmp_path / "without" / "dual", "--port", 0, python=python)
+    url = job.until(lambda: re.search(r"ready after .*: (http://\S+) ", job.output()[1]))[1]
+    with urllib.request.urlopen(f"{url}v1/projects/hpcml/suggest", b"text=word0001&limit=1", timeout=30) as reply:
+        assert len(json.load(reply)["results"]) == 1
+
+
+def test_estimators_work(alone):
+    program = """
+import numpy as np, hpcml
+X, y = np.eye(3)[np.arange(30) % 3], np.arange(30) % 3
+print(hpcml.DualClassifier().fit(X, y).score(X, y))
+try:
+    hpcml.DualClassifier(comm="world").fit(X, y)
+except TypeError as error:
+    print(error)
+"""
+    assert done(alone(program=("-c", program))).stdout == "1.0\ncomm='world': expected an mpi4py communicator or None\n"
+
+
+def test_it_is_said(alone, python, tmp_path):
+    assert f"\n{NONE}\n" in done(alone("--version")).stdout
+    found = done(alone("check", tmp_path / "check", env={"OMP_NUM_THREADS": "1"})).stdout
+    assert f"{NONE}, mpi4py" in found
+    assert "ok    training: a run on 1 rank, interrupted and resumed, gave the bits of rank 0 alone" in found
+    # a library that is there, but cannot be loaded, is the reason that counts
+    library = python.parents[1] / "lib" / "libmpi.so.12"
+    library.write_text("none")
+    try:
+        assert f"{library}: file too short" in done(alone("check", tmp_path / "check")).stdout
+    finally:
+        library.unlink()
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_ranks_of_a_launcher_do_not_each_do_the_work(alone, mpirun, python, tmp_path, n):
+    dataset(tmp_path / "data.h5", *class_data(2, 90, 8, 2)[::2])
+    result = mpirun(n, "train", "dual", tmp_path / "data.h5", "-o", tmp_path / "run", python=python)
+    said = refused(result, f"a launcher may have started several processes (PMI_SIZE={n}){LAUNCHED}", alone=True)
+    assert all(remedy in said for remedy in REMEDIES)
+    assert not (tmp_path / "run").exists()
+
+
+def test_variables_of_launchers(alone, mpirun, python, tmp_path):
+    for variables in ({"OMPI_COMM_WORLD_SIZE": "4"}, {"PMIX_RANK": "2"}, {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}):
+        refused(alone("info", tmp_path / "none.h5", env=variables), LAUNCHED)
+    dataset(tmp_path / "data.h5", *class_data(2, 90, 8, 2)[::2])
+    assert "90 rows" in done(mpirun(1, "info", tmp_path / "data.h5", python=python)).stdout
+    for variables in ({"OMPI_COMM_WORLD_SIZE": "1", "PMIX_RANK": "0"}, {"SLURM_NTASKS": "4"}):
+        assert "90 rows" in done(alone("info", tmp_path / "data.h5", env=variables)).stdout
+
+
+def test_start_by_a_launcher_that_sets_no_variables(alone, mpirun, python, tmp_path):
+    """As under an unknown launcher that is called mpiexec: each process may be one of several."""
+    launcher = tmp_path / "mpiexec"
+    launcher.symlink_to(sys.executable)
+    program = "import subprocess, sys; sys.exit(subprocess.run([sys.argv[1], '-m', 'hpcml', 'info', 'none.h5']).returncode)"
+    result = mpirun(0, python, python=launcher, program=("-c", program))
+    refused(result, f"a launcher may have started several processes (mpiexec){LAUNCHED}", alone=True)
