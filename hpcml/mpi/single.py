@@ -43,6 +43,10 @@ class SingleComm:
 
     allgather = gather
 
+    def scatter(self, values: list[Any], root: int = 0) -> Any:
+        """Return a copy of the only value."""
+        return self.bcast(values[0])
+
     def Iallreduce(self, sent: Any, received: np.ndarray, op: Any = SUM) -> SingleRequest:
         """Copy `sent`, unless it is IN_PLACE."""
         if isinstance(sent, np.ndarray):

@@ -7,9 +7,12 @@ import subprocess
 import sys
 import time
 import uuid
+import venv
 from pathlib import Path
 
 import pytest
+
+import hpcml
 
 RANK_NAMES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDRA_", "HYDI_")
@@ -184,3 +187,14 @@ def standing(tmp_path_factory):
     yield run
     for each in ranks.values():
         each.close()
+
+
+@pytest.fixture(scope="session")
+def python_without_mpi(tmp_path_factory):
+    """The interpreter of a new virtual environment with the packages of the tests' environment, but without its MPI library."""
+    folder = tmp_path_factory.mktemp("machine") / "venv"
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    places = [path for path in sys.path if path.endswith("site-packages")] + [str(Path(hpcml.__file__).parents[1])]
+    (packages / "others.pth").write_text("\n".join(places) + "\n")
+    return folder / "bin" / "python"

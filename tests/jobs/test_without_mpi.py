@@ -4,42 +4,27 @@ import json
 import re
 import sys
 import urllib.request
-import venv
 from functools import partial
-from pathlib import Path
 
 import pytest
 from support.jobs import done, refused
 from support.make import class_data, dataset, document_lines
-
-import hpcml
 
 NONE = "no MPI library: one process"
 LAUNCHED = ", and several processes need an MPI library, but mpi4py finds none ("
 REMEDIES = ("pip install 'hpcml[mpi]'", "load the cluster's MPI module", "install the distribution's MPICH or Open MPI")
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory):
-    """The interpreter of a new virtual environment with the packages of the tests' environment, but without its MPI library."""
-    folder = tmp_path_factory.mktemp("machine") / "venv"
-    venv.create(folder, symlinks=True)
-    (packages,) = folder.glob("lib/python*/site-packages")
-    places = [path for path in sys.path if path.endswith("site-packages")] + [str(Path(hpcml.__file__).parents[1])]
-    (packages / "others.pth").write_text("\n".join(places) + "\n")
-    return folder / "bin" / "python"
-
-
 @pytest.fixture
-def alone(mpirun, python):
+def alone(mpirun, python_without_mpi):
     """Runs `hpcml args…` in that environment."""
-    run = partial(mpirun, 0, python=python)
+    run = partial(mpirun, 0, python=python_without_mpi)
     if run(program=("-c", "import mpi4py.MPI")).returncode == 0:
         pytest.skip("mpi4py finds an MPI library outside of the environment")
     return run
 
 
-def test_every_command_works_with_the_bits_of_a_rank_with_mpi(alone, mpirun, python, standing, tmp_path):
+def test_every_command_works_with_the_bits_of_a_rank_with_mpi(alone, mpirun, python_without_mpi, standing, tmp_path):
     (tmp_path / "docs.jsonl").write_text(document_lines(1, 150, 60, 4))
     dataset(tmp_path / "classes.h5", *class_data(2, 90, 8, 2)[::2])
     for folder in ("with", "without"):
@@ -74,7 +59,7 @@ def test_every_command_works_with_the_bits_of_a_rank_with_mpi(alone, mpirun, pyt
         assert path.read_bytes() == (tmp_path / "with" / path.relative_to(tmp_path / "without")).read_bytes(), path
     assert json.loads((tmp_path / "without/dual/environment.jsonl").read_text())["mpi"] == NONE
 
-    job = mpirun.start(0, "serve", tmp_path / "without" / "dual", "--port", 0, python=python)
+    job = mpirun.start(0, "serve", tmp_path / "without" / "dual", "--port", 0, python=python_without_mpi)
     url = job.until(lambda: re.search(r"ready after .*: (http://\S+) ", job.output()[1]))[1]
     with urllib.request.urlopen(f"{url}v1/projects/hpcml/suggest", b"text=word0001&limit=1", timeout=30) as reply:
         assert len(json.load(reply)["results"]) == 1
@@ -93,13 +78,13 @@ except TypeError as error:
     assert done(alone(program=("-c", program))).stdout == "1.0\ncomm='world': expected an mpi4py communicator or None\n"
 
 
-def test_it_is_said(alone, python, tmp_path):
+def test_it_is_said(alone, python_without_mpi, tmp_path):
     assert f"\n{NONE}\n" in done(alone("--version")).stdout
     found = done(alone("check", tmp_path / "check", env={"OMP_NUM_THREADS": "1"})).stdout
     assert f"{NONE}, mpi4py" in found
     assert "ok    training: a run on 1 rank, interrupted and resumed, gave the bits of rank 0 alone" in found
     # a library that is there, but cannot be loaded, is the reason that counts
-    library = python.parents[1] / "lib" / "libmpi.so.12"
+    library = python_without_mpi.parents[1] / "lib" / "libmpi.so.12"
     library.write_text("none")
     try:
         assert f"{library}: file too short" in done(alone("check", tmp_path / "check")).stdout
@@ -108,27 +93,27 @@ def test_it_is_said(alone, python, tmp_path):
 
 
 @pytest.mark.parametrize("n", [2, 3])
-def test_ranks_of_a_launcher_do_not_each_do_the_work(alone, mpirun, python, tmp_path, n):
+def test_ranks_of_a_launcher_do_not_each_do_the_work(alone, mpirun, python_without_mpi, tmp_path, n):
     dataset(tmp_path / "data.h5", *class_data(2, 90, 8, 2)[::2])
-    result = mpirun(n, "train", "dual", tmp_path / "data.h5", "-o", tmp_path / "run", python=python)
+    result = mpirun(n, "train", "dual", tmp_path / "data.h5", "-o", tmp_path / "run", python=python_without_mpi)
     said = refused(result, f"a launcher may have started several processes (PMI_SIZE={n}){LAUNCHED}", alone=True)
     assert all(remedy in said for remedy in REMEDIES)
     assert not (tmp_path / "run").exists()
 
 
-def test_variables_of_launchers(alone, mpirun, python, tmp_path):
+def test_variables_of_launchers(alone, mpirun, python_without_mpi, tmp_path):
     for variables in ({"OMPI_COMM_WORLD_SIZE": "4"}, {"PMIX_RANK": "2"}, {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}):
         refused(alone("info", tmp_path / "none.h5", env=variables), LAUNCHED)
     dataset(tmp_path / "data.h5", *class_data(2, 90, 8, 2)[::2])
-    assert "90 rows" in done(mpirun(1, "info", tmp_path / "data.h5", python=python)).stdout
+    assert "90 rows" in done(mpirun(1, "info", tmp_path / "data.h5", python=python_without_mpi)).stdout
     for variables in ({"OMPI_COMM_WORLD_SIZE": "1", "PMIX_RANK": "0"}, {"SLURM_NTASKS": "4"}):
         assert "90 rows" in done(alone("info", tmp_path / "data.h5", env=variables)).stdout
 
 
-def test_start_by_a_launcher_that_sets_no_variables(alone, mpirun, python, tmp_path):
+def test_start_by_a_launcher_that_sets_no_variables(alone, mpirun, python_without_mpi, tmp_path):
     """As under an unknown launcher that is called mpiexec: each process may be one of several."""
     launcher = tmp_path / "mpiexec"
     launcher.symlink_to(sys.executable)
     program = "import subprocess, sys; sys.exit(subprocess.run([sys.argv[1], '-m', 'hpcml', 'info', 'none.h5']).returncode)"
-    result = mpirun(0, python, python=launcher, program=("-c", program))
+    result = mpirun(0, python_without_mpi, python=launcher, program=("-c", program))
     refused(result, f"a launcher may have started several processes (mpiexec){LAUNCHED}", alone=True)
