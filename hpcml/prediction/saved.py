@@ -63,7 +63,9 @@ def save(
     >>> hpcml.load("run").top(["A library of linear algebra"])
     """
     *before, last = [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
-    if not hasattr(last, "_write_model"):
+    path, known = f"{type(last).__module__}:{type(last).__name__}", METHODS.values()
+    methods = [each.name for each in known if each.estimator == path and each.parameters.items() <= vars(last).items()]
+    if not methods:
         raise ConfigError(f"{type(last).__name__} cannot be saved; expected an estimator of hpcml, or a Pipeline that ends in one")
     try:
         check_is_fitted(last)
@@ -79,19 +81,16 @@ def save(
         raise ConfigError(f"two labels have the name {named(twice)!r}; give each its own in label_names")
     for what, texts in (("label_names", names), ("feature", [] if features is None else features)):
         if (bad := next((text for text in texts if not text or "\0" in text or not is_unicode(text)), None)) is not None:
-            raise ConfigError(f"{what}: {bad!r} cannot be stored as a name; expected a text in UTF-8")
+            raise ConfigError(f"{what}: {bad!r} cannot be stored as a name; expected a text in UTF-8 that is not empty")
     if features is not None:
         found.packed = np.frombuffer(NUL.join(map(str.encode, features)), np.uint8)
-    vocabulary, path = vocabulary_digest(features, last.n_features_in_), f"{type(last).__module__}:{type(last).__name__}"
-    for method in METHODS.values():
-        if method.estimator == path and all(getattr(last, name) == value for name, value in method.parameters.items()):
-            break
+    vocabulary = vocabulary_digest(features, last.n_features_in_)
     with session_of(None) as session, RunFolder(session.comm, Path(run), session.log) as folder:
         if not force and folder.path.is_dir() and any(folder.path.iterdir()):
             raise ConfigError(f"{run} exists already; choose another folder, or give force=True")
-        config: dict[str, object] = {"method": method.name, "estimator": " ".join(repr(estimator).split())}
+        config: dict[str, object] = {"method": methods[0], "estimator": " ".join(repr(estimator).split())}
         with folder.replaced(config, force) as fresh:
             titles = None if label_titles is None else list(map(str, label_titles))
-            last._write_model(ModelTarget(fresh / "model.h5", method.name, names, titles, vocabulary, found))
+            last._write_model(ModelTarget(fresh / "model.h5", methods[0], names, titles, vocabulary, found))
             if before:
                 _ = RowMaker(open_model(fresh)).fields  # once, before it takes the place of another

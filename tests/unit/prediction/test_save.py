@@ -284,6 +284,10 @@ def test_the_columns_of_a_frame_are_features(tmp_path):
         found.predict(["a text"])
 
 
+class Own(hpcml.DualClassifier):
+    """A class that may score otherwise."""
+
+
 REFUSED = {
     "fit before": (lambda: hpcml.DualClassifier(), {}, "DualClassifier is not fitted; call fit before save"),
     "vectoriser too": (
@@ -295,6 +299,11 @@ REFUSED = {
         lambda: LogisticRegression().fit([[0], [1]], [0, 1]),
         {},
         "LogisticRegression cannot be saved; expected an estimator of hpcml, or a Pipeline that ends in one",
+    ),
+    "classes of others": (
+        lambda: Own().fit([[0], [1]], [0, 1]),
+        {},
+        "Own cannot be saved; expected an estimator of hpcml, or a Pipeline that ends in one",
     ),
     "steps": (
         lambda: make_pipeline(StandardScaler(), hpcml.DualClassifier()).fit([[0], [1]], [0, 1]),
