@@ -14,8 +14,10 @@ from hpcml.data.shard import Shard
 from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.top import top_of
 from hpcml.log import plural
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
 from hpcml.model.open import open_model
-from hpcml.model.scoring import divide_rows, make_scorer
+from hpcml.model.scoring import ClassifierScorer, Scorer, divide_rows, make_scorer
 from hpcml.prediction.predict import Prediction
 from hpcml.prediction.raw_rows import RowMaker
 
@@ -63,10 +65,10 @@ class LoadedModel:
     [ScoredLabel(label='devel::library', title='', score=1.2, probability=0.77)]
     """
 
-    def __init__(self, run: Path | str) -> None:
-        self.model = open_model(run)
-        self.labels, self.titles, self.thresholds = self.model.label_names, self.model.label_titles, self.model.thresholds
-        self._rows = RowMaker(self.model)
+    def __init__(self, run: Path | str | Model | ClassifierModel) -> None:
+        self.model = run if isinstance(run, Model | ClassifierModel) else open_model(run)
+        self.labels, self.titles = self.model.label_names, self.model.label_titles
+        self.rows = RowMaker(self.model)
         none = np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
         self._numbers = np.arange(len(self.labels))
         comm, scorer = (
@@ -74,22 +76,27 @@ class LoadedModel:
             make_scorer(self.model, Shard.of_csr(none, self.model.n_features, len(self.labels)), self._numbers),
         )
         scorer.warm_up(comm)
-        self._top: Any = top_of(comm, scorer, 1, Prediction.room_for_weights(self.model), by_pairs=True)
+        self.best_labels: Any = top_of(comm, scorer, 1, Prediction.room_for_weights(self.model), by_pairs=True)
+
+    @property
+    def thresholds(self) -> np.ndarray:
+        """The scores (n_labels) above which a row gets each label."""
+        return self.model.thresholds
 
     def __repr__(self) -> str:
         model = self.model
-        kind = "features of texts" if self._rows.is_text else "features"
+        kind = "features of texts" if self.rows.is_text else "features"
         numbers = f"{plural(model.n_labels, 'label')}, {model.n_features:,} {kind}"
         decided = f"thresholds {model.threshold_source or '0'}, probabilities {model.probability_source or 'none'}"
         return f"<hpcml model {model.path}: {model.attrs.get('method', '?')}, {numbers}, {decided}>"
 
     def _blocks(self, X: Any, split: str) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
         """Yield (scorer, rows, which of them have no known word) of parts of the rows whose scores fit into memory."""
-        shard = self._rows.rows(X, split)
-        scorer = make_scorer(self.model, shard, self._numbers)
+        shard = self.rows.rows(X, split)
+        scorer = self.scorer(shard)
         sizes = np.diff(shard.indptr)
         for _, rows in divide_rows(shard.rows, len(self.labels)):
-            yield scorer, rows, (sizes[rows] == 0) & self._rows.is_text
+            yield scorer, rows, (sizes[rows] == 0) & self.rows.is_text
 
     def decision_function(self, X: Any, *, split: str = "all") -> np.ndarray:
         """Return the scores of all labels.
@@ -110,7 +117,7 @@ class LoadedModel:
         ConfigError, DataError
             If the rows do not fit the model.
         """
-        blocks = [self._top.all_scores(scorer, rows) for scorer, rows, _ in self._blocks(X, split)]
+        blocks = [self.best_labels.all_scores(scorer, rows) for scorer, rows, _ in self._blocks(X, split)]
         return np.concatenate(blocks) if blocks else np.empty((0, len(self.labels)))
 
     def predict_proba(self, X: Any, *, split: str = "all") -> np.ndarray:
@@ -138,7 +145,7 @@ class LoadedModel:
         """
         found = []
         for scorer, rows, empty in self._blocks(X, split):
-            flags = self._top.all_scores(scorer, rows) > self.thresholds
+            flags = self.best_labels.all_scores(scorer, rows) > self.thresholds
             flags[empty] = False
             found.append(sp.csr_matrix(flags))
         return sp.vstack(found, format="csr") if found else sp.csr_matrix((0, len(self.labels)), dtype=bool)
@@ -160,7 +167,7 @@ class LoadedModel:
         titles = self.titles or [""] * len(self.labels)
         sigmoids = self.model.sigmoids
         for scorer, rows, empty in self._blocks(X, split):
-            for labels, scores in self._best(scorer, rows, empty, k):
+            for labels, scores in self.best(scorer, rows, k, empty):
                 shown = (
                     [None] * labels.size if sigmoids is None else probabilities(scores[None], *sigmoids, labels[None])[0].tolist()
                 )
@@ -168,17 +175,24 @@ class LoadedModel:
                 out.append([ScoredLabel(self.labels[label], titles[label], *numbers) for label, *numbers in columns])
         return out
 
-    def _best(self, scorer: Any, rows: np.ndarray, empty: np.ndarray, k: int | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the labels of each row, best first, and their scores."""
+    def best(
+        self, scorer: Any, rows: np.ndarray, k: int | None = None, empty: np.ndarray | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the labels of each row of a scorer, best first, and their scores; none of rows with a flag in `empty`."""
+        flags = np.zeros(rows.size, dtype=bool) if empty is None else empty
         if k is not None:
-            best = self._top.best(scorer, rows, min(k, len(self.labels)))
-            for labels, scores, is_empty in zip(best.labels, best.scores, empty, strict=True):
+            best = self.best_labels.best(scorer, rows, min(k, len(self.labels)))
+            for labels, scores, is_empty in zip(best.labels, best.scores, flags, strict=True):
                 yield (labels[:0], scores[:0]) if is_empty else (labels, scores)
             return
-        for scores, is_empty in zip(self._top.all_scores(scorer, rows), empty, strict=True):
-            labels = np.flatnonzero(scores > self.thresholds) if not is_empty else np.empty(0, np.int64)
-            order = np.lexsort((labels, -self._top.comparable.values(scores[labels], labels)))
-            yield labels[order], scores[labels[order]]
+        for scores, is_empty in zip(self.best_labels.all_scores(scorer, rows), flags, strict=True):
+            labels = np.flatnonzero((scores > self.thresholds) & ~is_empty)
+            labels = labels[np.lexsort((labels, -self.best_labels.comparable.values(scores[labels], labels)))]
+            yield labels, scores[labels]
+
+    def scorer(self, shard: Shard) -> Scorer | ClassifierScorer:
+        """Return the scorer of all labels on a shard."""
+        return make_scorer(self.model, shard, self._numbers)
 
 
 def load(run: Path | str) -> LoadedModel:

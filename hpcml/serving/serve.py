@@ -19,7 +19,7 @@ from typing import Any
 from hpcml import mpi
 from hpcml.errors import ConfigError, OptionError, reason_and_hint
 from hpcml.log import Log, plural, say
-from hpcml.model.open import share_model
+from hpcml.prediction.loaded import LoadedModel
 from hpcml.serving.app import PROJECT, App, RequestLimits
 from hpcml.serving.suggest import Suggester
 from hpcml.signals import StopSignals
@@ -110,9 +110,9 @@ def open_suggester(comm: mpi.Comm, run: Path) -> tuple[Suggester, dict[str, Any]
 
     Raises ConfigError, DataError.
     """
-    model = share_model(comm, run)
     with mpi.agreed(comm, f"opening {run}"):
-        suggester = Suggester(comm, model)
+        suggester = Suggester(LoadedModel(run))
+        model = suggester.model
         return suggester, {
             "project_id": PROJECT,
             "name": run.parent.name if run.name == "model.h5" else run.name,

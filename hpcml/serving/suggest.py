@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from hpcml import mpi
 from hpcml.conversion.text import Values
 from hpcml.conversion.vocabulary import Field
 from hpcml.data.shard import Shard
 from hpcml.evaluation.explain import Features, explain_score
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.evaluation.top import top_of
-from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
-from hpcml.model.scoring import ClassifierScorer, Scorer, divide_rows, make_scorer
-from hpcml.prediction.predict import Prediction
-from hpcml.prediction.raw_rows import RowMaker
+from hpcml.model.scoring import ClassifierScorer, Scorer, divide_rows
+from hpcml.prediction.loaded import LoadedModel
 
 
 @dataclass(frozen=True)
@@ -48,20 +43,16 @@ class Question:
 
 
 class Suggester:
-    """Gives texts headings. It holds the words, and a sparse model's weights by columns."""
+    """Gives texts headings."""
 
-    def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel) -> None:
-        """Collective over `comm`, of one rank. Raises ConfigError for a model without probabilities or not of texts, DataError."""
-        self.model, self.sigmoids = model, model.check_probabilities()
-        self.rows_of = RowMaker(model).few_texts
+    def __init__(self, loaded: LoadedModel) -> None:
+        """Raises ConfigError for a model without probabilities or not of texts, DataError."""
+        self.loaded, self.model, self.sigmoids = loaded, loaded.model, loaded.model.check_probabilities()
+        self.rows_of = loaded.rows.few_texts
         self.fields: tuple[Field, ...] = self.rows_of.fields
-        titles = model.label_titles or model.label_names
-        self.titles = [title or name for title, name in zip(titles, model.label_names, strict=True)]
-        self.labels = np.arange(model.n_labels)
-        scorer = make_scorer(model, self.rows_of([]), self.labels)
-        scorer.warm_up(comm)
-        self.top: Any = top_of(comm, scorer, 1, Prediction.room_for_weights(model), by_pairs=True)
-        self.features = Features(model) if isinstance(model, Model) and model.combination is None else None
+        titles = loaded.titles or loaded.labels
+        self.titles = [title or name for title, name in zip(titles, loaded.labels, strict=True)]
+        self.features = Features(self.model) if isinstance(self.model, Model) and self.model.combination is None else None
         nothing: Values = [[] for _ in self.fields]
         first = [Question(nothing, limit=1, n_words=1, only_given=given) for given in (False, True)]
         self._scored(self.rows_of([question.values for question in first]), first)  # compile what is left
@@ -77,21 +68,14 @@ class Suggester:
         return [found if size else None for found, size in zip(self._scored(shard, questions), sizes, strict=True)]
 
     def _scored(self, shard: Shard, questions: Sequence[Question]) -> list[list[Suggestion]]:
-        scorer, thresholds, out = make_scorer(self.model, shard, self.labels), self.model.thresholds, []
+        scorer, thresholds, out = self.loaded.scorer(shard), self.model.thresholds, []
         for begin, rows in divide_rows(shard.rows, self.model.n_labels):
             some = questions[begin : begin + rows.size]
             only_given = np.array([question.only_given for question in some], dtype=bool)
-            size = max((min(question.limit, self.model.n_labels) for question in some if not question.only_given), default=1)
-            best = self.top.best(scorer, rows[~only_given], size)
-            of_best, of_all = zip(best.labels, best.scores, strict=True), iter(self.top.all_scores(scorer, rows[only_given]))
+            size = max((question.limit for question in some if not question.only_given), default=1)
+            of_best, of_given = self.loaded.best(scorer, rows[~only_given], size), self.loaded.best(scorer, rows[only_given])
             for row, question in zip(rows.tolist(), some, strict=True):
-                if question.only_given:  # those above their thresholds, best first
-                    every = next(of_all)
-                    labels = np.flatnonzero(every > thresholds)
-                    labels = labels[np.lexsort((labels, -self.top.comparable.values(every[labels], labels)))][: question.limit]
-                    scores = every[labels]
-                else:
-                    labels, scores = (values[: question.limit] for values in next(of_best))
+                labels, scores = (each[: question.limit] for each in next(of_given if question.only_given else of_best))
                 shown = probabilities(scores[None], *self.sigmoids, labels[None])[0]
                 columns = zip(*(each.tolist() for each in (labels, scores, shown, scores > thresholds[labels])), strict=True)
                 out.append(

@@ -80,7 +80,7 @@ def test_without_titles_the_files_are_those_of_before(data, tmp_path):
         assert plain.label_titles() is None
         assert "label_titles" not in plain.file
     with h5py.File(train(files[0], tmp_path / "run") / "model.h5") as model:
-        assert sorted(model) == ["W", "bias", "columns", "factors", "label_names", "labels", "training_keys"]
+        assert sorted(model) == ["W", "bias", "columns", "factors", "input", "label_names", "labels", "training_keys"]
 
 
 def test_what_rewrites_files_keeps_them(data, run, tmp_path):

@@ -187,7 +187,7 @@ def test_from_tune_to_every_command(tmp_path):
     assert top == [[names[label] for label in row] for row in best]
     from hpcml.serving.suggest import Question, Suggester
 
-    suggester = Suggester(SELF, open_model(model))
+    suggester = Suggester(hpcml.load(model))
     fields = [field.name for field in suggester.fields]
     asked = [Question([[lines[row]["text"]] if name == "text" else [] for name in fields], limit=3) for row in test.tolist()]
     served = [[names[heading.label] for heading in row] for row in suggester(asked)]

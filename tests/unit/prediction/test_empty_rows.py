@@ -76,7 +76,7 @@ def is_empty(data):
 def test_predict_and_serve_agree_on_every_text(data, tmp_path, kind, threshold):
     model = model_of(data, tmp_path, kind)
     opened = hpcml.open_model(model)
-    suggester = Suggester(SELF, opened if threshold is None else opened.with_threshold(threshold))
+    suggester = Suggester(hpcml.LoadedModel(opened if threshold is None else opened.with_threshold(threshold)))
     texts = [each["text"] for each in new_documents()]
     answers = suggester([Question([[], [text]], limit=99, only_given=True) for text in texts])
     found = hpcml.predict(model, data[1], tmp_path / "out.h5", threshold=threshold)

@@ -154,7 +154,7 @@ VECTORISERS = [
 def test_rows_are_those_of_the_vectoriser(tmp_path, vectoriser):
     pipeline, model = _saved(tmp_path, hpcml.DualClassifier(), vectoriser=vectoriser)
     texts = [*TEXTS, "", "Ünknown \n words: SHIP! court", "no such"]
-    found = model._rows.rows(texts)
+    found = model.rows.rows(texts)
     expected = sp.csr_matrix(pipeline[:-1].transform(texts), dtype=np.float32)
     expected.sort_indices()
     for part, name in ((found.indptr, "indptr"), (found.indices, "indices"), (found.data, "data")):
@@ -193,7 +193,7 @@ def test_every_way_of_rows_gives_the_same_bits(tmp_path):
 
 def test_titles_and_texts_of_a_document_are_joined_by_a_line_break(tmp_path):
     _, model = _saved(tmp_path, hpcml.DualClassifier(), vectoriser=[CountVectorizer(analyzer="char", vocabulary=["a", "b", "\n"])])
-    rows = model._rows.rows([{"title": "a", "text": "bb"}, {"title": "ab"}])
+    rows = model.rows.rows([{"title": "a", "text": "bb"}, {"title": "ab"}])
     assert [rows.data.tolist(), rows.indices.tolist(), rows.indptr.tolist()] == [[1, 2, 1, 1, 1], [0, 1, 2, 0, 1], [0, 3, 5]]
 
 

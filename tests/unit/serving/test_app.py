@@ -53,8 +53,8 @@ def test_headings_are_those_of_predict_bit_for_bit(kind, tmp_path, monkeypatch):
     if kind == "pairs":
         monkeypatch.setattr(Prediction, "room_for_weights", staticmethod(lambda model: False))
     app = app_of(run)
-    assert isinstance(app.suggester.top, InvertedTop) == (kind == "sparse")
-    assert kind == "sparse" or app.suggester.top.keeps == (kind != "pairs")
+    assert isinstance(app.suggester.loaded.best_labels, InvertedTop) == (kind == "sparse")
+    assert kind == "sparse" or app.suggester.loaded.best_labels.keeps == (kind != "pairs")
     expected, given = predicted(run, data, tmp_path, open_model(run).n_labels)
     names = open_model(run).label_names
     together = ask(app, "POST", f"{BATCH}?limit=9", [text for text, _ in texts(60)]).json
