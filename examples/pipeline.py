@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_pre
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from hpcml import DualClassifier
+from hpcml import DualClassifier, load, save
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 y = (y == 0).astype(int)  # 1: malignant
@@ -94,3 +94,15 @@ print(shown.round(3).to_string())
 score, together = model.decision_function(X[:1])[0], first.sum() + model[-1].intercept_[0]
 print(f"row 0 ({'malignant' if y[0] else 'benign'}): score {score:.3f}; what its values add, and the intercept: {together:.3f}")
 print(f"certified: no weights have an objective more than {100 * model[-1].gap_.max():.2g} % lower")
+
+# %% [markdown]
+# ## Use it elsewhere
+#
+# [`save`](../do/python.md) makes a run folder of an estimator. It takes no `StandardScaler`;
+# `scale="standard"` divides by the deviations, too.
+
+# %%
+save(DualClassifier(loss="logistic", scale="standard", lam=best).fit(X, y), "tumours", label_names=["malignant"])
+model = load("tumours")
+print(model)
+print(model.predict_proba(X[:3]).round(3).tolist())

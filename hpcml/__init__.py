@@ -27,7 +27,7 @@ Functions, as the commands of the same names; help(hpcml.train) lists the option
     predict                     Label texts, tables and datasets.
 
 Classes, and functions for what is in memory:
-    load, LoadedModel, ScoredLabel: label what is in memory with a trained model
+    load, LoadedModel, ScoredLabel, save: label what is in memory; save a fitted estimator
     Dataset, open_model, Model, ClassifierModel, evaluate_scores, CrossValidation
     For scikit-learn: DualClassifier, ElasticNetClassifier, ProbeClassifier, OnlineClassifier,
     PsbmlClassifier, KernelNB, BernoulliNBClassifier, BoostedBayesClassifier,
@@ -67,6 +67,7 @@ _NAMES = {
     "hpcml.model.linear": "Model",
     "hpcml.model.open": "open_model",
     "hpcml.prediction.loaded": "LoadedModel ScoredLabel load",
+    "hpcml.prediction.saved": "save",
 }
 _API = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = ["__version__", *sorted(_API)]

@@ -325,11 +325,15 @@ class FewTexts:
     """Makes rows of texts in memory, with the bits of `hpcml convert --like`. It holds the vocabulary, some 100 bytes a word."""
 
     def __init__(self, settings: TextSettings, n_labels: int) -> None:
-        self.settings, self.n_labels = settings, n_labels
+        self.settings, self.fields, self.n_labels = settings, settings.fields, n_labels
         words = list(settings.vocabulary.words[:])
         self.number = {word: n for n, word in enumerate(words)}
         self.places = np.append(np.arange(len(words)), -1)  # of each word, and of none
         self.find = (WORDS_AND_BREAKS if settings.pairs else WORDS).findall
+
+    def name(self, feature: int) -> str:
+        """Return the name of a feature."""
+        return self.settings.vocabulary[feature : feature + 1][0]
 
     def __call__(self, texts: Sequence[Values]) -> Shard:
         """The rows of some texts, without labels. Local."""

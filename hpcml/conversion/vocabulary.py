@@ -26,10 +26,10 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.headings import TAG
-from hpcml.errors import DataError, nearest, repeated
+from hpcml.errors import ConfigError, DataError, nearest, repeated
 from hpcml.files.hdf5 import DAMAGE, Strings, write_strings
 from hpcml.files.slabs import group_in
-from hpcml.model.raw_input import RawInput
+from hpcml.model.raw_input import VECTORISER, RawInput
 from hpcml.options import quoted_name, split_record
 
 _SEPARATOR = b"\0"  # in no word, label or id
@@ -149,7 +149,10 @@ class TextSettings:
 
     @classmethod
     def of(cls, found: RawInput, path: Path) -> TextSettings:
-        """Return the settings of a dataset or model `path` of texts. Raises DataError if they are damaged."""
+        """Return the settings of a dataset or model `path` of texts. Raises DataError if they are damaged, ConfigError."""
+        if VECTORISER in found.attributes:
+            how = "hpcml.Dataset.from_sparse(vectoriser.transform(texts), …) makes a dataset in Python"
+            raise ConfigError(f"{path}: a vectoriser of scikit-learn makes its rows, not hpcml convert; {how}")
         try:
             attrs, names = found.attributes, found.names
             fields, headings = fields_of(attrs), bool(attrs.get("headings", False))

@@ -41,7 +41,7 @@ def retrain(session: Session, run: Path, data: Path, target: Target) -> TrainRep
         if "folds" in config:
             raise ConfigError(f"{run} is a run of hpcml tune, whose choice belongs to its data; tune again on {data}")
         method = registry.method_named(config["method"] if config.get("method") in able else able[0])
-        hint = f"only runs of {', '.join(able)} can be retrained; train it anew"
+        hint = f"only runs of {', '.join(able)} by hpcml train can be retrained; train it anew"
         options, before = folder.read_finished(method.name, hint, partial(from_dict, method.options))
         earlier = Earlier(Model(folder.model), run, before)
     report: TrainReport = registry.train(method.name, session, data, target, replace(options, time_limit=None), earlier=earlier)

@@ -67,7 +67,6 @@ def model_slabs(
 
 # What a model of convex training says of it; the last three are those of `Problem.origin`.
 ABOUT = ("method", "loss", "lambda", "split", "epsilon", "dormant", "positive_weight", "vocabulary", "n_rows", "fingerprint")
-OBJECTIVE = ("loss", "lambda", "epsilon", "dormant", "positive_weight")  # of ABOUT, what a model says that minimises one
 _STAMP = ("hpcml-format", "hpcml-version", MADE_BY, MADE_ON)
 
 

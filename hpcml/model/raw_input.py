@@ -19,6 +19,7 @@ from hpcml.files.slabs import group_in
 from hpcml.files.untrusted import attributes, read_strings
 
 GROUP = "input"
+VECTORISER = "vectoriser"  # the attribute with the settings of a vectoriser of scikit-learn, in JSON
 NUL = b"\0"  # between names, none of which holds it
 OF_FILE = ("source", "headings", "id_column", "text_columns")  # attributes of a dataset, beside those of its group `text`
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,8 +23,12 @@ from hpcml.log import named
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 from hpcml.model.open import require_raw_input
+from hpcml.model.raw_input import VECTORISER
 from hpcml.options import split_record
 from hpcml.partition import offsets
+
+if TYPE_CHECKING:
+    from hpcml.prediction.vectoriser import Vectoriser
 
 DEFAULT_TEXTS = ("title", "text")  # columns of texts, where the model does not know any
 
@@ -36,8 +40,12 @@ class RowMaker:
         self.model = model
 
     @cached_property
-    def few_texts(self) -> FewTexts:
-        """Makes rows of texts. Raises ConfigError if the model was not trained on texts."""
+    def few_texts(self) -> FewTexts | Vectoriser:
+        """Makes rows of texts. Raises ConfigError if the model was not trained on texts, DataError."""
+        if (found := self.model.raw_input) is not None and VECTORISER in found.attributes:
+            from hpcml.prediction.vectoriser import Vectoriser  # with scikit-learn, which takes a second
+
+            return Vectoriser(self.model, found, self.matrix)
         settings = settings_of_model(self.model)
         if settings.headings:
             raise ConfigError(f"{self.model.path}: uses the labels of a row as features, which texts do not have; use a dataset")
@@ -51,7 +59,7 @@ class RowMaker:
     @property
     def fields(self) -> tuple[Field, ...]:
         """The fields of texts."""
-        return self.few_texts.settings.fields
+        return self.few_texts.fields
 
     def text_columns(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of texts, of a table with these. Raises ConfigError."""

@@ -102,6 +102,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         values = read_config(config)
         if values.get("method") != method:
             raise ConfigError(f"{self.path} is a run of {values.get('method')}; {hint}")
+        if "estimator" in values:
+            raise ConfigError(f"{self.path} was saved by hpcml.save, without the data of its training; {hint}")
         try:
             found = options_of(values), Path(values["data"])
         except (KeyError, TypeError, ValueError, ConfigError) as error:

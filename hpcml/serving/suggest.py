@@ -49,8 +49,7 @@ class Suggester:
         """Raises ConfigError for a model without probabilities or not of texts, DataError."""
         self.loaded, self.model, self.sigmoids = loaded, loaded.model, loaded.model.check_probabilities()
         self.rows_of = loaded.rows.few_texts
-        self.settings = self.rows_of.settings
-        self.fields: tuple[Field, ...] = self.settings.fields
+        self.fields: tuple[Field, ...] = self.rows_of.fields
         titles = loaded.titles or loaded.labels
         self.titles = [title or name for title, name in zip(titles, loaded.labels, strict=True)]
         self.features = Features(self.model) if isinstance(self.model, Model) and self.model.combination is None else None
@@ -95,5 +94,5 @@ class Suggester:
         why = explain_score(scorer, self.features, row, row, label, score, set())
         slope = float(self.sigmoids[0][label])
         added = (slope * why.contributions[:n]).tolist()
-        names = [self.settings.vocabulary[feature : feature + 1][0] for feature in why.features[:n].tolist()]
+        names = [self.rows_of.name(feature) for feature in why.features[:n].tolist()]
         return list(zip(names, added, strict=True))

@@ -92,6 +92,7 @@ class DualClassifier(LinearClassifier):
         risk = super()._risk(rows, labels, options)
         if self.class_weight is not None:
             weights = self._class_weights(rows, labels)
+            risk.about["positive_weight"] = "class_weight"
             if labels.kind == CLASSES and len(labels.classes) == 2:
                 risk.negative_weight, risk.positive_weights = float(weights[0]), weights[1:] / weights[0]
             elif labels.kind != CLASSES or len(labels.classes) > 2:

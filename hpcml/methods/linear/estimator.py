@@ -21,6 +21,7 @@ from hpcml.data.scaling import scaled
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, shard_of
 from hpcml.estimators.parameters import ATTRIBUTES
+from hpcml.estimators.saving import ModelTarget, write_linear
 from hpcml.kernels import elementwise
 from hpcml.methods.linear.layout import Sharding, labels_of_group, lanes_that_fit
 from hpcml.methods.linear.method import LinearMethod
@@ -134,6 +135,8 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         driver.run(turns_of(solver, risk, waiting, driver, learnt), learnt)
         learnt.share(comm)
         self._take(risk, learnt)
+        self._about = {**risk.describe(options), **risk.about, "n_rows": rows.n_global}
+        self._n_positive = rows.n_positive
         most, short = options.step_limit, self._status == STEP_LIMIT
         late = self.n_iter_ >= most
         for which, text in (
@@ -157,6 +160,13 @@ class LinearClassifier(LabelScores, DistributedClassifier):
     def _risk(self, rows: CompactRows, labels: LabelSets, options: LinearOptions) -> Risk:
         """The objective that the labels share. Raises ConfigError, the same on all ranks."""
         return self._method.risk(rows, options, Profile())
+
+    def _write_model(self, target: ModelTarget) -> None:
+        """Write the model. Local. Raises DataError."""
+        own = {name: getattr(self, f"{name}_") for name in ("f_min", "visited", "gap") if hasattr(self, f"{name}_")}
+        facts = {"f_min": np.nan, "visited": np.nan, "status": self._status, "steps": self.n_iter_, "n_positive": self._n_positive}
+        weights, numbers = getattr(self, "part_coef_", [self.coef_]), getattr(self, "_numbers", ())
+        write_linear(target, weights, self.intercept_, facts | own, self._about, numbers if "combination" in self._about else ())
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores `x · w + intercept` (n, n_labels)."""

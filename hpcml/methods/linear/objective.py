@@ -117,6 +117,12 @@ class Risk:
     def prepare(self, node: mpi.Comm) -> None:
         """Collective over `node`, who loaded the rows: what else the method needs of them."""
 
+    def describe(self, options: LinearOptions) -> dict[str, Any]:
+        """Return the attributes of a model about its objective, if it has one, and the scale of the features."""
+        about = {"loss": options.loss, "lambda": self.lam, "epsilon": options.epsilon, "dormant": self.dormant}
+        about = about | {"positive_weight": options.positive_weight} if options.losses else {}  # else there is no objective
+        return about | ({} if options.scale in (None, "none") else {"scale": options.scale})
+
     def start_from(self, comm: mpi.Comm, names: list[str], origin: dict[str, object]) -> None:
         """Collective over `comm`. Open an earlier model of these labels, if the options name one.
 

@@ -29,7 +29,7 @@ from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.settings import Chosen
 from hpcml.methods.linear.solver import DEGENERATE, HISTORY, Finished, Packed, Solver, SparseWeightsOf
-from hpcml.model.linear import OBJECTIVE, about_of, describe_model, model_slabs
+from hpcml.model.linear import about_of, describe_model, model_slabs
 from hpcml.model.raw_input import RawInput
 from hpcml.model.training_keys import training_keys
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
@@ -285,12 +285,7 @@ class LabelRun(Job):
         comm, folder, problem, options, results = self.comm, self.folder, self.problem, self.options, self.results
         results.share_index()
         risk, is_sparse, tables, slabs = problem.objective, options.drop is not None, dict[str, np.ndarray](), dict[str, Slab]()
-        about = {"method": problem.method_name, "loss": options.loss, "lambda": risk.lam, "split": problem.split}
-        about |= {"epsilon": options.epsilon, "dormant": risk.dormant, "positive_weight": options.positive_weight}
-        if not options.losses:  # there is no objective
-            about = {name: value for name, value in about.items() if name not in OBJECTIVE}
-        if options.scale not in (None, "none"):
-            about["scale"] = options.scale
+        about = about_of({"method": problem.method_name, "split": problem.split} | risk.describe(options))
         about |= {**self.origin, **risk.about, **({} if self.chosen is None else self.chosen.about)}
         columns = {} if self.chosen is None else {f"labels/{name}": values for name, values in self.chosen.columns.items()}
         n_weights = int(results.index[:, 2].sum()) if is_sparse else None

@@ -17,8 +17,9 @@ from hpcml.data.in_memory import canonical, sound_csr, sound_labels
 from hpcml.errors import HpcmlError
 from hpcml.estimators.labels import CLASSES, NAMES, LabelScores, LabelSets, agree_labels, check_target, named_sets, shard_of
 from hpcml.estimators.parameters import OPTION, Seed, classifier_of, error_text, option_values
+from hpcml.estimators.saving import ModelTarget, write_linear
 from hpcml.estimators.sklearn_types import BaseEstimator
-from hpcml.methods.online.kernels import UPDATES
+from hpcml.methods.online.kernels import POSITIVES, UPDATES
 from hpcml.methods.online.options import (
     LEARNERS,
     AdditiveOptions,
@@ -29,7 +30,9 @@ from hpcml.methods.online.options import (
     WinnowOptions,
 )
 from hpcml.methods.online.order import AVERAGE, AVERAGES, RowOrder, weights_at_bound
+from hpcml.methods.online.saved import learning
 from hpcml.methods.online.state import LearnerState
+from hpcml.model.linear import STATUS
 
 _OPTIONS: dict[str, type[OnlineOptions]] = {
     **{"pw": WinnowOptions, "bw": BalancedOptions, "mbw": MbwOptions},
@@ -194,6 +197,15 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         self.coef_, self.intercept_ = self._state.linear()
         self.n_updates_, self.n_rows_ = self._state.counters[UPDATES].copy(), self._state.n_rows
         return self
+
+    def _write_model(self, target: ModelTarget) -> None:
+        """Write the model, without the state of the pass. Local. Raises DataError."""
+        state, winnow, counters = self._state, self._state.method.winnow, self._state.counters
+        labels = {"steps": np.minimum(counters[UPDATES], 2**31 - 1), "n_positive": counters[POSITIVES]}
+        labels |= {"status": STATUS.index("one pass"), "f_min": np.nan, "visited": 1.0}
+        about = {"n_rows": self.n_rows_, "normalised": winnow, **learning(state.options)}
+        factors = state.seen[: self.coef_.shape[1]] if winnow else 1.0  # only features with a row are in the divisor
+        write_linear(target, [self.coef_], self.intercept_, labels, about, factors=factors)
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores (n, n_labels) by the features seen; Winnow's are divided by the rows' sums."""

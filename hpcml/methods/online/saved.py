@@ -119,7 +119,9 @@ class Initial:
                 raise OptionError("initial_model", path, why)
         with readable(path, "hpcml train", "model"), open_stamped(path, "model", "hpcml train") as file:
             if "state" not in file:
-                raise OptionError("initial_model", path, "it was trained with --final and cannot be continued")
+                raise OptionError(
+                    "initial_model", path, "it was trained with --final, or saved by hpcml.save, and cannot be continued"
+                )
             self.n_rows, self.numbers = int(found["n_rows"]), file["state/features"][:]
         self.names = self.model.label_names
 

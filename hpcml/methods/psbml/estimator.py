@@ -17,10 +17,11 @@ from hpcml.data.in_memory import sound_csr
 from hpcml.data.labels import Classes
 from hpcml.data.row_keys import content_keys, feature_keys
 from hpcml.data.shard import Rows
-from hpcml.errors import DataError, HpcmlError
+from hpcml.errors import ConfigError, DataError, HpcmlError
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets
 from hpcml.estimators.parameters import OPTION, Parameter, Seed, classifier_of, error_text
+from hpcml.estimators.saving import ModelTarget
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.problem import RowsInMemory
 from hpcml.methods.psbml.run import TorusRun
@@ -30,7 +31,7 @@ from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import grid_for
 from hpcml.methods.psbml.train import learner_of, make_problem
 from hpcml.model import learner as learners
-from hpcml.model.classifier import check_savable
+from hpcml.model.classifier import FoundThreshold, MarginData, Origin, check_savable, write_classifier
 from hpcml.model.learner import on_cpu
 
 
@@ -216,6 +217,17 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         if self._dense:
             return X.toarray() if sp.issparse(X) else X
         return sp.csr_matrix(X)
+
+    def _write_model(self, target: ModelTarget) -> None:
+        """Write the classifier. Local. Raises ConfigError for titles, or a base learner that cannot be saved, DataError."""
+        if target.label_titles is not None:
+            raise ConfigError("label_titles: a model of PsbmlClassifier has no titles; remove it")
+        learner = learners.parse_learner(_tokens(self.base))
+        about = {"grid": self.grid_, "validation_error": self.validation_error_}
+        facts = (target.label_names, self.n_features_in_, target.vocabulary, self._dense, about, None, target.raw_input)
+        threshold = FoundThreshold(self.threshold_, "error", "validation", "all") if self.judge == "auc" else None
+        margin = MarginData(self.margin_rows_, self.margin_weights_, self.cycle_)
+        write_classifier(target.path, self.classifier_, Origin(target.method, learner, "all", *facts), margin, threshold)
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores (n, 1), or (n, n_classes), as of `hpcml predict`."""
