@@ -36,6 +36,7 @@ from hpcml.near_duplicates.report import Duplicates
 from hpcml.prediction.loaded import LoadedModel as LoadedModel
 from hpcml.prediction.loaded import ScoredLabel as ScoredLabel
 from hpcml.prediction.loaded import load as load
+from hpcml.prediction.saved import save as save
 from hpcml.signals import StopSignals
 from hpcml.tuning.tune import TuneReport
 from pathlib import Path
@@ -73,6 +74,7 @@ __all__ = [
     "predict",
     "report",
     "retrain",
+    "save",
     "threshold",
     "train",
     "tune",
@@ -119,6 +121,7 @@ def convert(
     like: Path | str | None = None,
     new_labels: bool = False,
     renamed: str | Iterable[str] = (),
+    ignore_splits: bool = False,
     test_share: float | None = None,
     seed: int = 0,
     skip_bad: int = 0,
@@ -448,6 +451,7 @@ def convert(
     like: Path | str | None = None,
     new_labels: bool = False,
     renamed: str | Iterable[str] = (),
+    ignore_splits: bool = False,
     test_share: float | None = None,
     seed: int = 0,
     force: bool = False,
