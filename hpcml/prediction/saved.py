@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -26,7 +25,7 @@ from hpcml.run.session import session_of
 
 
 def save(
-    estimator: Any,
+    estimator: object,
     run: Path | str,
     *,
     label_names: Sequence[str] | None = None,
