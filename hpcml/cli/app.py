@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from hpcml.cli import about
 from hpcml.cli.config_files import check_text, config_files, shortened
 from hpcml.cli.families import ABOUT, COMMANDS, arrange, explain, family_app
 from hpcml.commands.operation import Operation, TrainingOperation, command_of, help_text
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, flag_of, nearest_name
 from hpcml.log import Log, say
 from hpcml.signals import StopSignals
 
@@ -63,10 +65,13 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     Raises ConfigError for a command line that makes no sense.
     """
     quiet = QUIET in tokens
-    operation = parse([token for token in tokens if token != QUIET])
+    operation = parse(tokens if tokens[:1] == ["job"] else without_quiet(tokens))
     if not isinstance(operation, Operation):  # help and version need no MPI
         return
     operation.check_options()
+    if not operation.needs_mpi:
+        say(operation.execute(None), sys.stdout)
+        return
     if guard is not None:
         guard.waits = operation.ends_itself
         guard.run = getattr(operation, "output", None) if operation.can_resume() else None
@@ -81,6 +86,11 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     elif text and comm.rank == 0:
         say(text, sys.stdout)
     operation.finish(session, result)
+
+
+def without_quiet(tokens: Sequence[str]) -> list[str]:
+    """Return the words of a command line that are for its command."""
+    return [token for token in tokens if token != QUIET]
 
 
 def parse(tokens: list[str]) -> Any:
@@ -108,4 +118,15 @@ def parse(tokens: list[str]) -> Any:
         raise ConfigError(text) from None
     except OverflowError:
         raise ConfigError("a number on the command line is too large; expected one below 2**63") from None
-    return command(*bound.args, **bound.kwargs)
+    operation = command(*bound.args, **bound.kwargs)
+    return with_command(operation) if name == "job" and operation is not None else operation
+
+
+def with_command(job: Any) -> Any:
+    """Return a job with the operation of its command, if it has one. Raises ConfigError as `parse`."""
+    try:
+        return replace(job, operation=parse(without_quiet(job.command)) if job.command else None)
+    except ConfigError as error:
+        found = re.match(r"Unknown option: (--[\w-]+)\.(?: Did you mean (--[\w-]+)\?)?", str(error))
+        near = nearest_name(found[1], [found[2] or "", *(f"--{flag_of(each.name)}" for each in fields(job))]) if found else None
+        raise error if near is None else ConfigError(f"Unknown option: {found[1]}. Did you mean {near}?") from None

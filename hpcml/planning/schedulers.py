@@ -1,0 +1,118 @@
+"""What a job script of Slurm, PBS, LSF or Flux has: its directives, its launcher, and how it queues the job again.
+
+By the manuals of Slurm, PBS Professional, LSF 10.1 and flux-core; the tests run the scripts for Slurm only. The owner of a job
+may queue it again in Slurm (`scontrol requeue`) and in LSF (`bsub -Q`). In PBS only operators may (`qrerun`), and Flux has no
+such command: there, the job submits its script once more.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Scheduler(NamedTuple):
+    """The text of a job script that one scheduler needs; `{…}` are fields of the job."""
+
+    title: str
+    prefix: str
+    submit: str
+    directives: dict[str, str]  # option -> directive, left out where the option is; "once" or "requeue" is one or the other
+    folder: str  # command that changes to the folder of submission, if the job does not start there
+    again: str  # command that queues the job again
+    launchers: dict[str, str]  # word in the name of the MPI library -> command; "" is any
+
+
+SCHEDULERS = {
+    "slurm": Scheduler(
+        "Slurm",
+        "#SBATCH ",
+        "sbatch",
+        {
+            "name": "--job-name={name} --output=%x-%j.out",
+            "nodes": "--nodes={nodes} --ntasks-per-node={ranks_per_node} --cpus-per-task=1",
+            "time": "--time={time}",
+            "memory": "--mem={memory}G",
+            "partition": "--partition={partition}",
+            "account": "--account={account}",
+            "once": "--no-requeue",
+            "requeue": "--requeue --open-mode=append",
+        },
+        "",
+        'scontrol requeue "$SLURM_JOB_ID"',
+        {"Open MPI": "srun --mpi=pmix", "CRAY": "srun", "": "srun --mpi=pmi2"},
+    ),
+    "pbs": Scheduler(
+        "PBS",
+        "#PBS ",
+        "qsub",
+        {
+            "name": "-N {name} -j oe",
+            "nodes": "-l select={nodes}:ncpus={ranks_per_node}:mpiprocs={ranks_per_node}{chunk_memory} -l place=scatter",
+            "time": "-l walltime={time}",
+            "partition": "-q {partition}",
+            "account": "-A {account}",
+            "once": "-r n",
+            "requeue": "-r y",
+        },
+        'cd "$PBS_O_WORKDIR"',
+        "{itself} | qsub",
+        {"": "mpiexec -n {ranks}"},
+    ),
+    "lsf": Scheduler(
+        "LSF",
+        "#BSUB ",
+        "bsub <",
+        {
+            "name": "-J {name} -o {name}-%J.out",
+            "nodes": '-n {ranks} -R "span[ptile={ranks_per_node}]"',
+            "time": "-W {hours_minutes}",
+            "memory": '-R "rusage[mem={memory}GB/host]"',
+            "partition": "-q {partition}",
+            "account": "-P {account}",
+            "once": "-rn",
+            "requeue": "-r -Q 99",
+        },
+        "",
+        "exit 99",
+        {"Spectrum": "jsrun -n {ranks} -a 1 -c 1 -r {ranks_per_node}", "": "mpirun -n {ranks}"},
+    ),
+    "flux": Scheduler(
+        "Flux",
+        "# flux: ",
+        "flux batch",
+        {
+            "name": "--job-name={name} --output={name}-{{{{id}}}}.out",
+            "nodes": "--nodes={nodes} --nslots={ranks}",
+            "time": "--time-limit={seconds}s",
+            "partition": "--queue={partition}",
+            "account": "--bank={account}",
+        },
+        "",
+        "{itself} | flux --parent batch",
+        {"Open MPI": "flux run -o pmi=pmix -N {nodes} -n {ranks}", "": "flux run -N {nodes} -n {ranks}"},
+    ),
+}
+CAPS = "export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1"
+ONCE = """
+{launcher} {command}
+"""
+REQUEUE = """
+# The exit code of rank 0: launchers differ in the code that they return.
+HPCML_EXIT_FILE=$(mktemp -p "$PWD" .hpcml-exit-XXXXXX)
+export HPCML_EXIT_FILE
+trap 'rm -f "$HPCML_EXIT_FILE"' EXIT
+code=0
+{launcher} {command} || code=$?
+if [[ -s $HPCML_EXIT_FILE ]]; then code=$(<"$HPCML_EXIT_FILE"); fi
+
+# {code}: interrupted, with a checkpoint. The run folder counts the starts of the run.
+if ((code == {code})); then
+  starts=$(wc -l <{output}/environment.jsonl)
+  if ((starts < {most})); then
+    {again}
+  else
+    echo "not queued again after $starts starts; submit the script again to go on" >&2
+  fi
+fi
+exit "$code"
+"""
