@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from dataclasses import KW_ONLY, dataclass, fields
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,7 @@ from hpcml.commands.operation import HIDDEN, Operation, Session, Strings
 from hpcml.errors import EXIT_RESUMABLE, ConfigError, OptionError, flag_of
 from hpcml.log import say
 from hpcml.options import Flag, Range, check_rules, default_of
-from hpcml.planning.schedulers import CAPS, ONCE, REQUEUE, SCHEDULERS
+from hpcml.planning.schedulers import CAPS, NETMOD, ONCE, REQUEUE, SCHEDULERS
 
 MOST_STARTS = 20  # of a run, before its job is no longer queued again
 LEAST_SECONDS = 300  # that a job with --requeue asks for
@@ -99,6 +100,8 @@ class Job(Operation[str]):
             raise OptionError("requeue", True, f"{' '.join(self.command[:2])} cannot resume; remove it")
         if self.operation.force:
             raise OptionError("requeue", True, "has no effect with", "force")
+        if getattr(getattr(self.operation, "options", None), "path", ()):
+            raise OptionError("requeue", True, "each value of --path is a run of its own; train one --l1 in each job")
         if self.seconds < LEAST_SECONDS:
             raise OptionError("time", self.time, f"expected at least 00:{LEAST_SECONDS // 60:02}:00 with --requeue")
 
@@ -142,17 +145,20 @@ class Job(Operation[str]):
             *modules,
             *path,
             CAPS,
+            *([NETMOD] if "--mpi=pmi2" in launcher and _has_mpich_of_pip() else []),
         ]
         if self.requeue:
             command += [] if self.operation.resume else ["--resume"]
             command += [] if self._time_limit() else ["--time-limit", str(self.seconds - max(120, self.seconds // 10))]
+        output = Path(getattr(self.operation, "output", ""))
         return "\n".join(head) + (REQUEUE if self.requeue else ONCE).format(
             launcher=launcher,
             command=shlex.join(command),
             code=EXIT_RESUMABLE,
             most=MOST_STARTS,
             again=scheduler.again.format(**values),
-            output=shlex.quote(str(getattr(self.operation, "output", ""))),
+            exit_file=shlex.quote(f"{output}.exit-code"),
+            starts_file=shlex.quote(f"{output}/environment.jsonl"),
         ).rstrip("\n")
 
     @property
@@ -178,3 +184,11 @@ class Job(Operation[str]):
         kind, launchers = library(), SCHEDULERS[self.scheduler].launchers
         launcher = next(command for word, command in launchers.items() if word in kind)
         return f"{launcher} --kill-on-bad-exit=1" if launcher.startswith("srun") else launcher
+
+
+def _has_mpich_of_pip() -> bool:
+    """Return whether the MPI library is that of the package mpich."""
+    try:
+        return bool(version("mpich"))
+    except PackageNotFoundError:
+        return False
