@@ -11,12 +11,11 @@ export PATH=/path/to/environment/bin:$PATH
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 export MPIR_CVAR_CH4_NETMOD=ofi  # with UCX, MPICH of pip may hang when pmi2 of Slurm starts it
 # Launchers differ in the code that they return; rank 0 writes its own to this file.
-export HPCML_EXIT_FILE=run.exit-code
-rm -f "$HPCML_EXIT_FILE"
-code=0
-srun --mpi=pmi2 --kill-on-bad-exit=1 hpcml train dual data.h5 -o run --resume --time-limit 3240 || code=$?
-if [[ -s $HPCML_EXIT_FILE ]]; then code=$(<"$HPCML_EXIT_FILE"); fi
-rm -f "$HPCML_EXIT_FILE"
+exit_file=run.exit-code code=0
+rm -f "$exit_file"
+HPCML_EXIT_FILE=$exit_file srun --mpi=pmi2 --kill-on-bad-exit=1 hpcml train dual data.h5 -o run --resume --time-limit 3240 || code=$?
+if [[ -s $exit_file ]]; then code=$(<"$exit_file"); fi
+rm -f "$exit_file"
 
 # 75: interrupted, with a checkpoint. The run folder has a line for each start of the run.
 if ((code == 75)); then

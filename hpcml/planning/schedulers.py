@@ -93,20 +93,19 @@ SCHEDULERS = {
     ),
 }
 CAPS = "export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1"
-# With UCX, MPICH 5.0.2 sends 4 KiB from the address of a rank on, whatever follows it in memory. Where that does not compress, a
-# line is longer than Slurm's pmi2 reads: 9 of 36 starts on two nodes failed or hung, with libfabric none of 20. Pip's MPICH has both.
+# With UCX, MPICH 5.0.2 sends 4 KiB of memory, the address of a rank and whatever follows it. Where that does not compress, a line
+# is longer than Slurm's pmi2 reads: 9 of 36 starts on two nodes failed or hung, with libfabric none of 20. MPICH of pip has both.
 NETMOD = "export MPIR_CVAR_CH4_NETMOD=ofi  # with UCX, MPICH of pip may hang when pmi2 of Slurm starts it"
 ONCE = """
 {launcher} {command}
 """
 REQUEUE = """
 # Launchers differ in the code that they return; rank 0 writes its own to this file.
-export HPCML_EXIT_FILE={exit_file}
-rm -f "$HPCML_EXIT_FILE"
-code=0
-{launcher} {command} || code=$?
-if [[ -s $HPCML_EXIT_FILE ]]; then code=$(<"$HPCML_EXIT_FILE"); fi
-rm -f "$HPCML_EXIT_FILE"
+exit_file={exit_file} code=0
+rm -f "$exit_file"
+HPCML_EXIT_FILE=$exit_file {launcher} {command} || code=$?
+if [[ -s $exit_file ]]; then code=$(<"$exit_file"); fi
+rm -f "$exit_file"
 
 # {code}: interrupted, with a checkpoint. The run folder has a line for each start of the run.
 if ((code == {code})); then
