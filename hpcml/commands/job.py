@@ -27,7 +27,7 @@ EXAMPLE = "hpcml job train dual data.h5 -o run --scheduler slurm"
 
 
 @dataclass(frozen=True)
-class Job(Operation[str]):
+class JobScript(Operation[str]):
     """Print a job script for Slurm, PBS, LSF or Flux.
 
     The options of `hpcml job` may stand anywhere on the line. All other words are the command of the

@@ -53,7 +53,8 @@ def directives(text, prefix):
 
 def started(text):
     """The line that starts the ranks."""
-    (line,) = re.findall(r"^(?:HPCML_EXIT_FILE=\$exit_file )?((?:\S+ )+hpcml .*)$", re.sub("^#.*$", "", text, flags=re.MULTILINE), re.MULTILINE)
+    code = "".join(line for line in text.splitlines(keepends=True) if line[0] != "#")
+    (line,) = re.findall(r"^(?:HPCML_EXIT_FILE=\$exit_file )?((?:\S+ )+hpcml .*)$", code, re.MULTILINE)
     return line
 
 
