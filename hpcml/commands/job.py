@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from dataclasses import KW_ONLY, dataclass, fields
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,13 +17,12 @@ from hpcml.commands.operation import HIDDEN, Operation, Session, Strings
 from hpcml.errors import EXIT_RESUMABLE, ConfigError, OptionError, flag_of
 from hpcml.log import say
 from hpcml.options import Flag, Range, check_rules, default_of
-from hpcml.planning.schedulers import CAPS, NETMOD, ONCE, REQUEUE, SCHEDULERS
+from hpcml.planning.schedulers import AGAIN, CAPS, DIRECTIVES, LAUNCHERS, NETMOD, ONCE, PREFIX, REQUEUE, SCHEDULERS, SUBMIT
 
 MOST_STARTS = 20  # of a run, before its job is no longer queued again
 LEAST_SECONDS = 300  # that a job with --requeue asks for
 TIME = re.compile(r"(\d{1,4}):([0-5]\d):([0-5]\d)")
 PLAIN = re.compile(r"[\w.,:@%+=/~-]+")  # a word that needs no quotes in a script or a directive
-EXAMPLE = "hpcml job train dual data.h5 -o run --scheduler slurm"
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,8 @@ class JobScript(Operation[str]):
         """Raise ConfigError for an option of the job or of its command that is out of range or without effect."""
         check_rules(self)
         if not isinstance(self.operation, Operation) or not self.operation.needs_mpi:
-            raise ConfigError(f"the command of the job is missing; name it, as in: {EXAMPLE}")
+            example = "hpcml job train dual data.h5 -o run --scheduler slurm"
+            raise ConfigError(f"the command of the job is missing; name it, as in: {example}")
         self.operation.check_options()
         if hasattr(options := getattr(self.operation, "options", None), "validate"):
             options.validate()
@@ -91,18 +91,13 @@ class JobScript(Operation[str]):
             raise OptionError("time", self.time, "expected HOURS:MINUTES:SECONDS, as in 02:00:00")
         if self.scheduler == "flux" and self.memory is not None:
             raise OptionError("memory", self.memory, "Flux has no request for memory; remove it")
-        if self.requeue:
-            self._check_requeue()
-
-    def _check_requeue(self) -> None:
-        """Raise OptionError if the job cannot be queued again."""
-        if not self.operation.can_resume():
+        if self.requeue and not self.operation.can_resume():
             raise OptionError("requeue", True, f"{' '.join(self.command[:2])} cannot resume; remove it")
-        if self.operation.force:
+        if self.requeue and self.operation.force:
             raise OptionError("requeue", True, "has no effect with", "force")
-        if getattr(getattr(self.operation, "options", None), "path", ()):
+        if self.requeue and getattr(getattr(self.operation, "options", None), "path", ()):
             raise OptionError("requeue", True, "each value of --path is a run of its own; train one --l1 in each job")
-        if self.seconds < LEAST_SECONDS:
+        if self.requeue and self.seconds < LEAST_SECONDS:
             raise OptionError("time", self.time, f"expected at least 00:{LEAST_SECONDS // 60:02}:00 with --requeue")
 
     @property
@@ -113,53 +108,43 @@ class JobScript(Operation[str]):
 
     def execute(self, session: Session) -> str:
         """Return the script."""
-        scheduler, command = SCHEDULERS[self.scheduler], ["hpcml", *self.command]
-        minutes, ranks = -(-self.seconds // 60), self.ranks_per_node or 1
+        number, minutes, ranks = SCHEDULERS.index(self.scheduler), -(-self.seconds // 60), self.ranks_per_node or 1
         if self.ranks_per_node is None and self.nodes > 1:
             say("warning: one rank on each node; use more of its cores with --ranks-per-node", sys.stderr)
-        values = {
-            **{field.name: getattr(self, field.name) for field in fields(self)},
-            "ranks_per_node": ranks,
-            "name": self.name or f"hpcml-{self.command[0]}",
-            "ranks": self.nodes * ranks,
-            "seconds": self.seconds,
-            "hours_minutes": f"{minutes // 60:02}:{minutes % 60:02}",
-            "chunk_memory": f":mem={self.memory}gb" if self.memory else "",
-            "itself": self.command_line,
-        }
-        directives = {"once": not self.requeue} | {name: value is not None and value is not False for name, value in values.items()}
-        launcher = self.launcher or self._default_launcher().format(**values)
-        lines = [text.format(**values) for name, text in scheduler.directives.items() if directives[name]]
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        values |= {"ranks_per_node": ranks, "ranks": self.nodes * ranks, "seconds": self.seconds, "once": not self.requeue}
+        values |= {"name": self.name or f"hpcml-{self.command[0]}", "chunk_memory": f":mem={self.memory}gb" if self.memory else ""}
+        values |= {"hours_minutes": f"{minutes // 60:02}:{minutes % 60:02}", "itself": self.command_line}
+        launcher = self.launcher
+        if launcher is None:
+            os.environ["MPI4PY_RC_INITIALIZE"] = "0"  # the library is not started
+            from hpcml.mpi import library
+
+            kind = library()
+            launcher = next(text for word, text in LAUNCHERS[number].items() if word in kind).format(**values)
+        lines = [texts[number].format(**values) for name, texts in DIRECTIVES.items() if values[name] not in (None, False)]
         if launcher.startswith("jsrun"):  # where it is, LSF gives whole nodes
             lines[1] = f"-nnodes {self.nodes}"
-        modules = [f"module load {' '.join(self.module)}"] if self.module else []
-        path = [f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"]
+        command, output = ["hpcml", *self.command], Path(getattr(self.operation, "output", ""))
+        if self.requeue:
+            limit = getattr(getattr(self.operation, "options", self.operation), "time_limit", None)
+            command += [] if self.operation.resume else ["--resume"]
+            command += [] if limit else ["--time-limit", str(self.seconds - max(120, self.seconds // 10))]
         head = [
             "#!/bin/bash -l" if self.module else "#!/bin/bash",  # a login shell knows the command `module`
-            *(scheduler.prefix + line for line in [*lines, *self.directive]),
+            *(PREFIX[number] + line for line in [*lines, *self.directive] if line),
             f"# Printed by: {self.command_line}",
-            f"# Submit with: {scheduler.submit} job.sh",
-            "",
-            "set -e",
-            *([scheduler.folder] if scheduler.folder else []),
-            *modules,
-            *path,
+            f"# Submit with: {SUBMIT[number]} job.sh\n\nset -e",
+            'cd "$PBS_O_WORKDIR"' if self.scheduler == "pbs" else "",
+            f"module load {' '.join(self.module)}" if self.module else "",
+            f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH",
             CAPS,
-            *([NETMOD] if "--mpi=pmi2" in launcher and _has_mpich_of_pip() else []),
+            NETMOD if "--mpi=pmi2" in launcher and any(distributions(name="mpich")) else "",
         ]
-        if self.requeue:
-            command += [] if self.operation.resume else ["--resume"]
-            command += [] if self._time_limit() else ["--time-limit", str(self.seconds - max(120, self.seconds // 10))]
-        output = Path(getattr(self.operation, "output", ""))
-        return "\n".join(head) + (REQUEUE if self.requeue else ONCE).format(
-            launcher=launcher,
-            command=shlex.join(command),
-            code=EXIT_RESUMABLE,
-            most=MOST_STARTS,
-            again=scheduler.again.format(**values),
-            exit_file=shlex.quote(f"{output}.exit-code"),
-            starts_file=shlex.quote(f"{output}/environment.jsonl"),
-        ).rstrip("\n")
+        values = {"launcher": launcher, "command": shlex.join(command), "again": AGAIN[number].format(**values)}
+        values |= {"code": EXIT_RESUMABLE, "most": MOST_STARTS, "exit_file": shlex.quote(f"{output}.exit-code")}
+        values["starts_file"] = shlex.quote(f"{output}/environment.jsonl")
+        return "\n".join(filter(None, head)) + (REQUEUE if self.requeue else ONCE).format(**values).rstrip("\n")
 
     @property
     def command_line(self) -> str:
@@ -171,24 +156,3 @@ class JobScript(Operation[str]):
                 flag, values = f"--{flag_of(field.name)}", value if isinstance(value, tuple) else (value,)
                 words += [flag if each is True else f"{flag}={each}" for each in values]
         return shlex.join([*words, "--", *self.command])
-
-    def _time_limit(self) -> float | None:
-        """Return --time-limit of the command."""
-        return getattr(getattr(self.operation, "options", self.operation), "time_limit", None)
-
-    def _default_launcher(self) -> str:
-        """Return the launcher for the scheduler and the MPI library of mpi4py, which is not started."""
-        os.environ["MPI4PY_RC_INITIALIZE"] = "0"
-        from hpcml.mpi import library
-
-        kind, launchers = library(), SCHEDULERS[self.scheduler].launchers
-        launcher = next(command for word, command in launchers.items() if word in kind)
-        return f"{launcher} --kill-on-bad-exit=1" if launcher.startswith("srun") else launcher
-
-
-def _has_mpich_of_pip() -> bool:
-    """Return whether the MPI library is that of the package mpich."""
-    try:
-        return bool(version("mpich"))
-    except PackageNotFoundError:
-        return False

@@ -64,7 +64,8 @@ def test_disturbed_job_is_queued_again_and_resumes(slurm, data, undisturbed, tmp
 
 def test_job_whose_time_is_up_goes_on_until_it_is_done(slurm, data, undisturbed, tmp_path):
     run = tmp_path / "run"
-    job = slurm.submit("train", "probe", data, "-o", run, *OPTIONS, *TWO, "--time-limit", "1", "--requeue")
+    script = slurm.script("train", "probe", data, "-o", run, *OPTIONS, *TWO, "--time-limit", "0.5", "--requeue")
+    job = slurm.submit_script(script.replace("starts < 20", "starts < 99"))
     assert slurm.end_of(job) == [0], slurm.printed(job)
     assert (run / "model.h5").read_bytes() == undisturbed
     restarts = len(starts(run)) - 1

@@ -37,7 +37,7 @@ def no_mpi():
 def script(capsys, monkeypatch):
     """Returns a function that returns the script of a command line."""
     monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "0")  # which it sets
-    monkeypatch.setattr(job, "_has_mpich_of_pip", lambda: True)
+    monkeypatch.setattr(job, "distributions", lambda name: [name])
 
     def run(line, library="MPICH"):
         monkeypatch.setattr(mpi, "library", lambda: LIBRARIES[library])
@@ -130,7 +130,7 @@ def test_mpich_of_pip_uses_no_ucx_under_pmi2(script, monkeypatch):
     assert asked in script(f"{TRAIN} --scheduler slurm")
     assert asked not in script(f"{TRAIN} --scheduler slurm", "Open MPI")
     assert asked not in script(f"{TRAIN} --scheduler pbs")
-    monkeypatch.setattr(job, "_has_mpich_of_pip", lambda: False)
+    monkeypatch.setattr(job, "distributions", lambda name: [])
     assert asked not in script(f"{TRAIN} --scheduler slurm")
 
 
