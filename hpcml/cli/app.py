@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -65,7 +65,7 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     Raises ConfigError for a command line that makes no sense.
     """
     quiet = QUIET in tokens
-    operation = parse(tokens if tokens[:1] == ["job"] else without_quiet(tokens))
+    operation = parse(tokens)
     if not isinstance(operation, Operation):  # help and version need no MPI
         return
     operation.check_options()
@@ -88,15 +88,12 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     operation.finish(session, result)
 
 
-def without_quiet(tokens: Sequence[str]) -> list[str]:
-    """Return the words of a command line that are for its command."""
-    return [token for token in tokens if token != QUIET]
-
-
 def parse(tokens: list[str]) -> Any:
     """Return the operation of a command line; None if a text, such as help, has been printed. Raises ConfigError."""
     for token in tokens:
         check_text(token, "the command line")
+    if tokens[:1] != ["job"]:  # whose command may have it
+        tokens = [token for token in tokens if token != QUIET]
     name = next(iter(tokens), "")
     if name in ("train", "predict"):  # standard input or output: as a Path it is "-" again
         pairs = zip(["", *tokens], tokens, strict=False)
@@ -125,7 +122,7 @@ def parse(tokens: list[str]) -> Any:
 def with_command(job: Any) -> Any:
     """Return a job with the operation of its command, if it has one. Raises ConfigError as `parse`."""
     try:
-        return replace(job, operation=parse(without_quiet(job.command)) if job.command else None)
+        return replace(job, operation=parse(list(job.command))) if job.command else job
     except ConfigError as error:
         found = re.match(r"Unknown option: (--[\w-]+)\.(?: Did you mean (--[\w-]+)\?)?", str(error))
         near = nearest_name(found[1], [found[2] or "", *(f"--{flag_of(each.name)}" for each in fields(job))]) if found else None

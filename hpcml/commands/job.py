@@ -13,14 +13,13 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from hpcml.commands.operation import HIDDEN, Operation, Session, Strings
+from hpcml.commands.operation import HIDDEN, Operation, Session, Strings, TrainingOperation
 from hpcml.errors import EXIT_RESUMABLE, ConfigError, OptionError, flag_of
 from hpcml.log import say
 from hpcml.options import Flag, Range, check_rules, default_of
 from hpcml.planning.schedulers import AGAIN, CAPS, DIRECTIVES, LAUNCHERS, NETMOD, ONCE, PREFIX, REQUEUE, SCHEDULERS, SUBMIT
 
 MOST_STARTS = 20  # of a run, before its job is no longer queued again
-LEAST_SECONDS = 300  # that a job with --requeue asks for
 TIME = re.compile(r"(\d{1,4}):([0-5]\d):([0-5]\d)")
 PLAIN = re.compile(r"[\w.,:@%+=/~-]+")  # a word that needs no quotes in a script or a directive
 
@@ -74,11 +73,13 @@ class JobScript(Operation[str]):
     def check_options(self, *_inputs: str) -> None:
         """Raise ConfigError for an option of the job or of its command that is out of range or without effect."""
         check_rules(self)
-        if not isinstance(self.operation, Operation) or not self.operation.needs_mpi:
+        operation: Any = self.operation
+        options = getattr(operation, "options", None)
+        if not isinstance(operation, Operation) or not operation.needs_mpi:
             example = "hpcml job train dual data.h5 -o run --scheduler slurm"
             raise ConfigError(f"the command of the job is missing; name it, as in: {example}")
-        self.operation.check_options()
-        if hasattr(options := getattr(self.operation, "options", None), "validate"):
+        operation.check_options()
+        if hasattr(options, "validate"):
             options.validate()
         for name in ("partition", "account", "name", "module"):
             for each in given if isinstance(given := getattr(self, name), tuple) else (given,):
@@ -91,14 +92,16 @@ class JobScript(Operation[str]):
             raise OptionError("time", self.time, "expected HOURS:MINUTES:SECONDS, as in 02:00:00")
         if self.scheduler == "flux" and self.memory is not None:
             raise OptionError("memory", self.memory, "Flux has no request for memory; remove it")
-        if self.requeue and not self.operation.can_resume():
+        if not self.requeue:
+            return
+        if not isinstance(operation, TrainingOperation) or not operation.can_resume():
             raise OptionError("requeue", True, f"{' '.join(self.command[:2])} cannot resume; remove it")
-        if self.requeue and self.operation.force:
+        if operation.force:
             raise OptionError("requeue", True, "has no effect with", "force")
-        if self.requeue and getattr(getattr(self.operation, "options", None), "path", ()):
+        if getattr(options, "path", None):
             raise OptionError("requeue", True, "each value of --path is a run of its own; train one --l1 in each job")
-        if self.requeue and self.seconds < LEAST_SECONDS:
-            raise OptionError("time", self.time, f"expected at least 00:{LEAST_SECONDS // 60:02}:00 with --requeue")
+        if self.seconds < 300:
+            raise OptionError("time", self.time, "expected at least 00:05:00 with --requeue")
 
     @property
     def seconds(self) -> int:
