@@ -108,8 +108,8 @@ def format_model(model: Model | ClassifierModel) -> str:
         machine = json.loads(str(attrs.get(MADE_ON)))
         lines.append(f"  made on     {machine['processor']} ({machine['architecture']}, compiled for {machine['target']})")
     if (found := model.raw_input) is not None:
-        names = "names of features" if found.packed is not None else "features without names"
-        lines.append(f"  input       {'texts' if found.is_text else 'numbers'}: {names}, settings: {size(found.n_bytes)} of the file")
+        what = ("texts: " if found.is_text else "numbers: ") + ("names of" if found.packed is not None else "no names of")
+        lines.append(f"  input       {what} features, settings: {size(found.n_bytes)} of the file")
     if model.probability_source:
         lines.append(f"  probability {model.probability_source}")
     if not model.threshold_source:
