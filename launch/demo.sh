@@ -21,6 +21,10 @@ step "How good they are on the test rows" \
   evaluate demo/run demo/docstrings.h5 --split test
 step "A page about them, for a browser" \
   report demo/run --split test -o demo/report.html --force
+printf '%s\n' '{"text": "Return the inverse of a square matrix."}' '{"text": "Open a socket and send a request."}' >demo/new.jsonl
+step "Labels of new texts, read as they are" \
+  predict demo/run demo/new.jsonl -o demo/labels.csv --top 3 --force
+cat demo/labels.csv
 
 cat <<'NEXT'
 
@@ -29,6 +33,6 @@ The page: demo/report.html
 == What to do next (after: source .venv/bin/activate)
 your own data      hpcml convert csv my.csv --text title,text --labels topics -o my.h5 --test-share 0.3
                    mpirun -n 4 hpcml tune my.h5 -o runs/mine
-use the models     hpcml predict runs/mine new.h5 -o labels.csv                 (new.h5: hpcml convert … --like my.h5)
+label new texts    hpcml predict runs/mine new.csv -o labels.csv                (runs/mine/model.h5 is all that it needs)
 all the options    hpcml --help
 NEXT
