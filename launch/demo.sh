@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From nothing to a judged model in one command: the docstrings of the installed packages become a data set; on RANKS ranks (2) λ and
 # the weight of positive rows are chosen for each label, one classifier per label is trained, with a threshold and probabilities, and
-# the models are judged on rows that they have not seen. Everything lies in ./demo.
+# the models are judged on rows that they have not seen and label new texts. Everything lies in ./demo.
 set -euo pipefail
 RANKS=${RANKS:-2}
 source "$(dirname "$0")/setup.sh" mpi,report
