@@ -22,7 +22,7 @@ step "How good they are on the test rows" \
 step "A page about them, for a browser" \
   report demo/run --split test -o demo/report.html --force
 printf '%s\n' '{"text": "Return the inverse of a square matrix."}' '{"text": "Open a socket and send a request."}' >demo/new.jsonl
-step "Labels of new texts, read as they are" \
+step "Labels of new texts" \
   predict demo/run demo/new.jsonl -o demo/labels.csv --top 3 --force
 cat demo/labels.csv
 
