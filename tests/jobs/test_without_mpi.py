@@ -83,7 +83,7 @@ def test_it_is_said(alone, python_without_mpi, tmp_path):
     found = done(alone("check", tmp_path / "check", env={"OMP_NUM_THREADS": "1"})).stdout
     assert f"{NONE}, mpi4py" in found
     assert re.search(
-        "^ok +training: a run on 1 rank, interrupted and resumed, gave the model of rank 0 alone, in ", found, re.MULTILINE
+        "^ok +training: a small run on 1 rank, interrupted and resumed, gave the model of rank 0 alone, in ", found, re.MULTILINE
     )
     # a library that is there, but cannot be loaded, is the reason that counts
     library = python_without_mpi.parents[1] / "lib" / "libmpi.so.12"
