@@ -16,7 +16,9 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+from hpcml.errors import ConfigError
 from hpcml.files.atomic import write_whole
 from hpcml.files.opening import read_small
 from hpcml.log import named, visible
@@ -60,6 +62,16 @@ def csv_lines(rows: Iterable[Sequence[object]], delimiter: str = ",") -> list[st
         [escaped_formula(cell) for cell in row] for row in rows
     )
     return [storable(line[:-2]) + "\n" for line in lines]
+
+
+def pyarrow() -> Any:
+    """Return the package. Raises ConfigError if it is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ConfigError("parquet needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
+    return pyarrow
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:

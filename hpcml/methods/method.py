@@ -53,8 +53,8 @@ class Method:
 
     name: str
     about: str  # in one line
-    group: str  # of GROUPS: for what data, or for whom
     options: type[Any]
+    group: str = OTHERS  # of GROUPS: for what data, or for whom
     _: KW_ONLY
     train: str = "hpcml.methods.linear.train:train"  # by default: label by label, as `linear` describes
     estimator: str = ""  # a scikit-learn classifier

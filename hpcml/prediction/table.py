@@ -19,7 +19,7 @@ import numpy as np
 from hpcml.errors import ConfigError, DataError, OptionError, file_error
 from hpcml.files.hdf5 import create_strings, stamp, write_label_titles, write_strings
 from hpcml.files.slabs import editing
-from hpcml.files.table import csv_lines, storable
+from hpcml.files.table import csv_lines, pyarrow, storable
 from hpcml.model.trained import Trained
 
 BIOASQ, PARQUET, HDF5 = ".json", ".parquet", ".h5"
@@ -112,16 +112,6 @@ class BioasqJson:
             pmid = int(text) if text.isascii() and text.isdigit() and str(int(text)) == text else text
             labels = [self.names[label] for label in found.labels[bounds[row] : bounds[row + 1]].tolist()]
             yield (("," if found.first + row else "") + "\n" + json.dumps({"pmid": pmid, "labels": labels})).encode()
-
-
-def pyarrow() -> Any:
-    """Return the package. Raises ConfigError if it is not installed."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise ConfigError("parquet needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
-    return pyarrow
 
 
 class BinaryTable:
