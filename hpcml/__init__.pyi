@@ -867,6 +867,7 @@ def retrain(
     *,
     force: bool = False,
     resume: bool = False,
+    time_limit: float | None = None,
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hpcml.methods.linear.report import TrainReport
 
 
-def retrain(session: Session, run: Path, data: Path, target: Target) -> TrainReport:
+def retrain(session: Session, run: Path, data: Path, target: Target, time_limit: float | None = None) -> TrainReport:
     """Collective over the session. Train the labels of `data` with a finished run's options.
 
     Where the documents are the same, labels with the positive rows that they had keep their models
@@ -44,7 +44,8 @@ def retrain(session: Session, run: Path, data: Path, target: Target) -> TrainRep
         hint = f"only runs of {', '.join(able)} by hpcml train can be retrained; train it anew"
         options, before = folder.read_finished(method.name, hint, partial(from_dict, method.options))
         earlier = Earlier(Model(folder.model), run, before)
-    report: TrainReport = registry.train(method.name, session, data, target, replace(options, time_limit=None), earlier=earlier)
+    options = replace(options, time_limit=time_limit)
+    report: TrainReport = registry.train(method.name, session, data, target, options, earlier=earlier)
     return report
 
 

@@ -70,11 +70,11 @@ class Plan(ReportedResult):
         words = [self.method, str(self.data or "DATA.h5"), "-o", f"runs/{self.method}", *flags(self.options)]
         if nodes == 1:
             return shlex.join([*(["mpirun", "-n", str(ranks)] if ranks > 1 else []), "hpcml", "train", *words])
-        asked = [f"--nodes={nodes}", f"--ntasks-per-node={ranks}", f"--mem={math.ceil(1.2 * self.node_bytes / 2**30)}G"]
+        asked = [f"--nodes={nodes}", f"--ranks-per-node={ranks}", f"--memory={math.ceil(1.2 * self.node_bytes / 2**30)}"]
         if self.seconds:
             minutes = max(LEAST_MINUTES, math.ceil(SPARE * sum(self.seconds.values()) / 60))
             asked.append(f"--time={minutes // 60:02}:{minutes % 60:02}:00")
-        return shlex.join(["sbatch", *asked, "slurm/run.sbatch", "train", *words])
+        return shlex.join(["hpcml", "job", "train", *words, "--scheduler=slurm", *asked]) + " | sbatch"
 
     def describe(self) -> list[str]:
         """Return the lines of the text."""

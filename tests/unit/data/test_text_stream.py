@@ -273,7 +273,7 @@ def test_standard_input(tmp_path):
 def test_terminal_and_closed_standard_input():
     first, second = pty.openpty()
     try:
-        assert "standard input is a terminal; pipe svmlight lines into it" in run(stdin=second).stderr
+        assert "standard input is a terminal; pipe lines into it" in run(stdin=second).stderr
     finally:
         os.close(first)
         os.close(second)
