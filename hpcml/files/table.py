@@ -99,12 +99,7 @@ def joined_names(names: Iterable[str]) -> str:
     r"""Names in one cell, with `;` between them: in a name `;` is `\;` and `\` is `\\`, and a
     name without letters is `\e`.
     """
-    return ";".join(map(escaped_name, names))
-
-
-def escaped_name(name: str) -> str:
-    """One of `joined_names`."""
-    return name.replace("\\", "\\\\").replace(";", "\\;") or "\\e"
+    return ";".join(name.replace("\\", "\\\\").replace(";", "\\;") or "\\e" for name in names)
 
 
 def split_names(cell: str, separator: str) -> list[str]:
