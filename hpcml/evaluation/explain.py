@@ -20,7 +20,7 @@ from hpcml.data.shard import slab_of, verify, without_features
 from hpcml.errors import ConfigError, NonFiniteError, nearest
 from hpcml.evaluation.titles import names_of_features, names_of_rows
 from hpcml.files.hdf5 import NAME_CHUNK, readable
-from hpcml.files.report import ReportedResult, cell, plain
+from hpcml.files.report import ReportedResult, cell, picked, plain
 from hpcml.files.table import table
 from hpcml.log import label_with_title, named, plural
 from hpcml.model.linear import Model
@@ -289,9 +289,7 @@ class WhyRows(ReportedResult):
                 "label": each.label,
                 "true": each.is_true,
                 "given": each.is_given,
-                "score": each.score,
-                "threshold": each.threshold,
-                "intercept": each.intercept,
+                **picked(each, "score", "threshold", "intercept"),
                 "features": [dict(zip(keys, column, strict=True)) for column in columns],
                 "n_features_without_weight": each.n_without,
             }
