@@ -1,10 +1,9 @@
 """The definition of every measure, once: functions of counts, used by evaluate, tune, threshold, report and cv.
 
-A measure of one ranking is the expectation over a uniformly random order of the ties. Closed forms:
-McSherry & Najork, "Computing Information Retrieval Performance Measures Efficiently in the Presence
-of Tied Scores", 2008. A measure that is undefined (no positives, no negatives, nothing given) is
-NaN, and in no mean. A macro measure is the mean over labels (MAP: that of the average precision); a micro
-measure is that of the counts of all rows and labels together.
+A measure of one ranking is the expectation over a uniformly random order of the ties. Closed forms: McSherry & Najork, "Computing
+Information Retrieval Performance Measures Efficiently in the Presence of Tied Scores", 2008. A measure that is undefined (no
+positives, no negatives, nothing given) is NaN, and in no mean. A macro measure is the mean over labels (MAP: that of the average
+precision); a micro measure is that of the counts of all rows and labels together.
 
 F1 of a row is 2 hits / (given + true). Of a row without true and without given labels it is 0/0
 (scikit-learn's `zero_division=nan`). As 0 it would hide what false labels cost on such rows, as 1 a

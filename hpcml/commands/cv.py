@@ -5,18 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import (
-    HIDDEN,
-    OUTPUT,
-    Operation,
-    PathLike,
-    Paths,
-    Session,
-    Strings,
-    check_files,
-    function,
-    paths_of,
-)
+from hpcml.commands.operation import HIDDEN, OUTPUT, Operation, PathLike, Paths, Session, Strings, check_files, function, paths_of
 from hpcml.crossval.options import CvOptions
 from hpcml.options import Flag, Only
 

@@ -5,17 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from hpcml.commands.operation import (
-    HIDDEN,
-    AnyModel,
-    Integers,
-    Operation,
-    PathLike,
-    Session,
-    check_files,
-    function,
-    path_of,
-)
+from hpcml.commands.operation import HIDDEN, AnyModel, Integers, Operation, PathLike, Session, check_files, function, path_of
 from hpcml.log import joined
 from hpcml.options import Flag, NotWith, Only, Range
 

@@ -6,17 +6,7 @@ from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias, Union
 
-from hpcml.commands.operation import (
-    HIDDEN,
-    AnyModel,
-    Operation,
-    PathLike,
-    Session,
-    Strings,
-    check_files,
-    function,
-    path_of,
-)
+from hpcml.commands.operation import HIDDEN, AnyModel, Operation, PathLike, Session, Strings, check_files, function, path_of
 from hpcml.errors import OptionError
 from hpcml.options import Flag, NotWith, Only, Range, Several
 

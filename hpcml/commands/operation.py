@@ -14,10 +14,9 @@
 
     calibrate = function(Calibrate)
 
-The text behind a field is its help. Fields before `KW_ONLY` are positional in Python; on the
-command line they are positional, too, unless their `Parameter` has a name. `hpcml.options.Range`,
-`Only` and `NotWith` in the annotation of a field are checked before the work. Type checkers and
-editors see the functions in `hpcml/__init__.pyi`, which `python -m launch.stub` writes.
+The text behind a field is its help. Fields before `KW_ONLY` are positional in Python; on the command line they are positional, too,
+unless their `Parameter` has a name. `hpcml.options.Range`, `Only` and `NotWith` in the annotation of a field are checked before the
+work. Type checkers and editors see the functions in `hpcml/__init__.pyi`, which `python -m launch.stub` writes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Tables: options name their columns; rows become texts or numbers, with labels, names and splits.
 
-An index of pandas, a row number or an identifier says nothing about other rows, but in a sorted file it
-determines the labels. So such columns are no features. The row number and identifiers are known only after the last row.
-Their values are compared while they are read: a rank keeps the first row number of each file, and the values of
-identifiers. Then the ranks compare what they have.
+An index of pandas, a row number or an identifier says nothing about other rows, but in a sorted file it determines the labels. So
+such columns are no features. The row number and identifiers are known only after the last row. Their values are compared while they
+are read: a rank keeps the first row number of each file, and the values of identifiers. Then the ranks compare what they have.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """From the scores of labels to thresholds and probabilities that do not hurt rare labels.
 
-A label's scores become a `Summary` of at most 4,032 bytes: how many positives and negatives lie
-from each of some places to the next. The places are the positives' scores, up to 64 of them, and 48
-at equal distances; of more than 83,333 labels fewer, so that all together have 4,000,000. `decide`
-uses the summaries of all labels, since a rare label alone says too little:
+A label's scores become a `Summary` of at most 4,032 bytes: how many positives and negatives lie from each of some places to the
+next. The places are the positives' scores, up to 64 of them, and 48 at equal distances; of more than 83,333 labels fewer, so that
+all together have 4,000,000. `decide` uses the summaries of all labels, since a rare label alone says too little:
 
 - The threshold is (P t + τ t₀) / (P + τ): t is the best cut for F1 on the label's own scores, P its
   positives. t₀ is the threshold where the labels with about as many positives have the largest mean
@@ -13,9 +12,8 @@ uses the summaries of all labels, since a rare label alone says too little:
   labels with about as many positives is the prior: it counts as much as κ positives of theirs, by
   the second derivatives of their loss.
 
-"About as many" weighs labels by a Gaussian of log₂ P with deviation WIDTH. What labels share is
-said of their scores as they are; or of scores brought to mean 0 and deviation 1 for each label, if
-that gives the labels a mean F1 at t₀ that is larger by 0.01.
+"About as many" weighs labels by a Gaussian of log₂ P with deviation WIDTH. What labels share is said of their scores as they are;
+or of scores brought to mean 0 and deviation 1 for each label, if that gives the labels a mean F1 at t₀ that is larger by 0.01.
 
 All counts are whole numbers, and all sums are made in the order of the labels, so that the result
 does not depend on who made a summary, nor on the order of the rows.

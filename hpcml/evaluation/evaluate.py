@@ -1,10 +1,9 @@
 """Evaluating a model on a split: exact counts over all ranks' scores, every measure from them, and their tables, CSV and JSON.
 
-Phase 1 scores only the positive pairs (row, label); their distinct scores are the only places in a
-ranking that the measures ask about. Phase 2 streams all scores, block by block, and counts how many
-lie above and at each of those places. Counts are integers, so neither the blocks nor the number of
-ranks can change a bit. A rank's memory: the blocks (`scoring`), its own positive pairs, about 40
-bytes for each distinct score of the pool of all positive pairs, and 80 for each row.
+Phase 1 scores only the positive pairs (row, label); their distinct scores are the only places in a ranking that the measures ask
+about. Phase 2 streams all scores, block by block, and counts how many lie above and at each of those places. Counts are integers,
+so neither the blocks nor the number of ranks can change a bit. A rank's memory: the blocks (`scoring`), its own positive pairs,
+about 40 bytes for each distinct score of the pool of all positive pairs, and 80 for each row.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The dataset file: format, version, and a read-only handle on one.
 
-An hpcml dataset is an HDF5 file with the attributes `hpcml-format = "dataset"` and `hpcml-version`.
-Groups `X` (m × d float32) and `Y` (m × L, the label sets) use AnnData's encoding of a CSR matrix.
-Optional parts are `feature_names`, `label_names`, `label_titles` (what people call the labels,
-"" for none), `row_ids` (variable-length UTF-8), `splits/NAME` (sorted row numbers, int64),
-`rows/NAME` (another number of each row, such as the year) and `text` (how words became features).
-`row_keys`, and `row_groups` if rows have groups, identify them (uint64; `hpcml.data.row_keys`).
+An hpcml dataset is an HDF5 file with the attributes `hpcml-format = "dataset"` and `hpcml-version`. Groups `X` (m × d float32) and
+`Y` (m × L, the label sets) use AnnData's encoding of a CSR matrix. Optional parts are `feature_names`, `label_names`,
+`label_titles` (what people call the labels, "" for none), `row_ids` (variable-length UTF-8), `splits/NAME` (sorted row numbers,
+int64), `rows/NAME` (another number of each row, such as the year) and `text` (how words became features). `row_keys`, and
+`row_groups` if rows have groups, identify them (uint64; `hpcml.data.row_keys`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 r"""Tables: aligned lines for people, and CSV for programs.
 
-The CSV files are UTF-8 with lines that end in "\n". A cell with a comma, a quote, "\n" or "\r" is
-quoted, so names stay as they are: `csv.reader(open(path, newline="", encoding="utf-8"))` gives them
-back, and so does `pandas.read_csv(path, header=None, dtype=str, keep_default_na=False)`; with a
-header pandas changes names that are there twice. Two things differ. A `'` stands before a text that a
-spreadsheet would take for a formula, and before a `'` and such a text. What such a file cannot hold,
-NUL and half of a surrogate pair, becomes `\x00` and `\udc80`.
+The CSV files are UTF-8 with lines that end in "\n". A cell with a comma, a quote, "\n" or "\r" is quoted, so names stay as they
+are: `csv.reader(open(path, newline="", encoding="utf-8"))` gives them back, and so does `pandas.read_csv(path, header=None,
+dtype=str, keep_default_na=False)`; with a header pandas changes names that are there twice. Two things differ. A `'` stands before
+a text that a spreadsheet would take for a formula, and before a `'` and such a text. What such a file cannot hold, NUL and half of
+a surrogate pair, becomes `\x00` and `\udc80`.
 """
 
 from __future__ import annotations

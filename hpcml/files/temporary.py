@@ -1,8 +1,7 @@
 """Temporary names for what is made until it is whole; what dead processes left there is removed.
 
-The name says the host and the process that write. While it lives, the process holds a lock on the
-file: a lock that can be taken, on the host that the name says, means that its writer is dead. What
-other hosts left stays: not all file systems share locks.
+The name says the host and the process that write. While it lives, the process holds a lock on the file: a lock that can be taken,
+on the host that the name says, means that its writer is dead. What other hosts left stays: not all file systems share locks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Checks of files from strangers: claims are compared with bytes, before anything is read.
 
-HDF5 itself does not do all of it: a damaged heap of strings makes it run forever, and links can
-lead it to other files.
+HDF5 itself does not do all of it: a damaged heap of strings makes it run forever, and links can lead it to other files.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Base learners: scikit-learn classifiers that a method trains many times.
 
-A learner is named on the command line (`tree max_depth=5`, `sklearn.linear_model.LogisticRegression
-C=0.5`). Methods use the confidence of its classifiers in a row (`confidence`), and a score per label
-like that of our linear models (`scores`, positive for "has the label"). Classes are the numbers
-0 .. n_classes−1; a classifier may have seen only some of them. The scores by trees, naive Bayes and linear
-classifiers have the same bits with any other rows.
+A learner is named on the command line (`tree max_depth=5`, `sklearn.linear_model.LogisticRegression C=0.5`). Methods use the
+confidence of its classifiers in a row (`confidence`), and a score per label like that of our linear models (`scores`, positive for
+"has the label"). Classes are the numbers 0 .. n_classes−1; a classifier may have seen only some of them. The scores by trees, naive
+Bayes and linear classifiers have the same bits with any other rows.
 """
 
 from __future__ import annotations
@@ -52,10 +51,7 @@ _TREE_OPTIONS: dict[str, Callable[[Any], bool]] = {
 }
 
 # Learners that can score rows on a GPU.
-ON_GPU = {
-    KERNEL_NB: "hpcml.model.gpu_bayes.KernelDensitiesOnGpu",
-    GAUSSIAN_NB: "hpcml.model.gpu_bayes.GaussianDensitiesOnGpu",
-}
+ON_GPU = {KERNEL_NB: "hpcml.model.gpu_bayes.KernelDensitiesOnGpu", GAUSSIAN_NB: "hpcml.model.gpu_bayes.GaussianDensitiesOnGpu"}
 
 
 def on_cpu(classifier: Any) -> Any:

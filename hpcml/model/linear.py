@@ -17,16 +17,7 @@ import numpy as np
 
 from hpcml.data.in_memory import row_of, unordered
 from hpcml.errors import NonFiniteError
-from hpcml.files.hdf5 import (
-    MADE_BY,
-    MADE_ON,
-    describe_matrix,
-    map_dataset,
-    matrix_slabs,
-    stamp,
-    write_label_titles,
-    write_strings,
-)
+from hpcml.files.hdf5 import MADE_BY, MADE_ON, describe_matrix, map_dataset, matrix_slabs, stamp, write_label_titles, write_strings
 from hpcml.files.slabs import Slab
 from hpcml.files.untrusted import read_strings
 from hpcml.model.combination import Combination, Rule

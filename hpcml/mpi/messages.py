@@ -1,7 +1,6 @@
 """Messages between a rank and a few others: exchanged in step, or left in a mailbox.
 
-A message is a list of arrays, which mpi4py pickles; between two ranks messages arrive in the order in
-which they were sent.
+A message is a list of arrays, which mpi4py pickles; between two ranks messages arrive in the order in which they were sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """How far the labels of nearly equal rows agree: what a second person would have said.
 
-C. Elkan, *Extreme multilabel learning* (2015): documents that were indexed twice by mistake show
-how consistent the indexers are.
+C. Elkan, *Extreme multilabel learning* (2015): documents that were indexed twice by mistake show how consistent the indexers are.
 """
 
 from __future__ import annotations

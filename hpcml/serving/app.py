@@ -1,7 +1,6 @@
 """The addresses of the server, as Annif has them (REST API, backend `http`): an ASGI application.
 
-Every request has an answer, in JSON where something is wrong ("problem details", RFC 9457), and a
-line of JSON in the access log.
+Every request has an answer, in JSON where something is wrong ("problem details", RFC 9457), and a line of JSON in the access log.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Dual coordinate descent as a scikit-learn classifier: training on arrays in memory, on one
-rank or on the rows of many.
-"""
+"""Dual coordinate descent as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows of many."""
 
 from __future__ import annotations
 

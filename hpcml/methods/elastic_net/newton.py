@@ -1,10 +1,9 @@
 """The exact solver: an active set of features, and proximal Newton steps on the rows touched.
 
-A round chooses features whose gradient is beyond Λ₁, finds the weights of all that are in use by
-Newton steps (coordinate descent on the quadratic model, a line search), and computes the gradient of
-all features (`judge`): this gives the certified gap and the features of the next round. Rows that hold
-none of these features, and not the label, add curvature to the intercept alone. Which rows hold a
-feature is read from the columns of all rows, of which the ranks of a node share one copy.
+A round chooses features whose gradient is beyond Λ₁, finds the weights of all that are in use by Newton steps (coordinate descent
+on the quadratic model, a line search), and computes the gradient of all features (`judge`): this gives the certified gap and the
+features of the next round. Rows that hold none of these features, and not the label, add curvature to the intercept alone. Which
+rows hold a feature is read from the columns of all rows, of which the ranks of a node share one copy.
 
 Where a round needs features that cover most of the rows, passes of dual coordinate ascent take its
 place (`Ascent`), and Newton steps go on from there if these do not suffice.

@@ -25,8 +25,7 @@ class ElasticNetOptions(ScaleOptions):
     free: ClassVar[frozenset[str]] = ScaleOptions.free - {"ranks_per_group", "labels_per_pass"} | {"show_gaps"}
 
     loss: str = "logistic"
-    """Convex loss ℓ of the score z, for y = ±1: logistic, log(1 + exp(−y z)), or squared, ½ (z − y)².
-    """
+    """Convex loss ℓ of the score z, for y = ±1: logistic, log(1 + exp(−y z)), or squared, ½ (z − y)²."""
     lam: Annotated[str, Parameter(name="--lambda"), Or("float")] = "0.01X/m"
     """λ₂, the strength of ‖w‖²/2: X/m, 0.1X/m, X/NUMBER, NUMBER/m or NUMBER, where X = N² and m
     is the number of training rows.

@@ -1,8 +1,7 @@
 """A run of PSBML from its first cycle to its last, in either mode.
 
-Assessments do not depend on one another nor the cycles on them. So they are not made in the cycles
-but some at a time, one on each rank; the rank reads the rows from the file. The best so far is the
-pocket.
+Assessments do not depend on one another nor the cycles on them. So they are not made in the cycles but some at a time, one on each
+rank; the rank reads the rows from the file. The best so far is the pocket.
 """
 
 from __future__ import annotations

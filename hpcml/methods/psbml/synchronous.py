@@ -1,5 +1,4 @@
-"""The synchronous cycle: neighbours wait for one another, and every number is that of one rank
-alone.
+"""The synchronous cycle: neighbours wait for one another, and every number is that of one rank alone.
 
 Between two ranks that host neighbours three messages go to and fro in a cycle: the nodes' rows (of
 those that the other has not seen also the values), the confidences that the other's rows met with

@@ -1,11 +1,9 @@
 """SVMperf: 1-slack cutting planes (Joachims 2006, Algorithm 3), on the passes that PROBE makes.
 
-A step costs one pass, which gives R(w_t) and the plane a_t = Σ ∂ℓ / m, b_t = R(w_t) − a_t·w_t, so
-that R(w) ≥ ξ(w) = max(0, max_k a_k·w + b_k). The next w minimises λ/2‖w‖² + ξ(w); the label is done
-when R(w) − ξ(w) is small. `CuttingPlanes` chooses the next w from the planes' inner products. Each
-rank keeps its own columns of every plane, in the precision of the weights: the program solved is
-that of the stored planes. A plane rounded to float32 misplaces the lower bound by some 10⁻⁷ of f,
-as rounding w does.
+A step costs one pass, which gives R(w_t) and the plane a_t = Σ ∂ℓ / m, b_t = R(w_t) − a_t·w_t, so that R(w) ≥ ξ(w) = max(0, max_k
+a_k·w + b_k). The next w minimises λ/2‖w‖² + ξ(w); the label is done when R(w) − ξ(w) is small. `CuttingPlanes` chooses the next w
+from the planes' inner products. Each rank keeps its own columns of every plane, in the precision of the weights: the program solved
+is that of the stored planes. A plane rounded to float32 misplaces the lower bound by some 10⁻⁷ of f, as rounding w does.
 
 A label's planes go into no checkpoint: after a resume it begins again, to the same bits.
 
