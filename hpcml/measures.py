@@ -179,8 +179,7 @@ def precision_at(hits: np.ndarray, n_rows: int) -> dict[int, float]:
 def ndcg_at(true: np.ndarray, n_true: np.ndarray) -> dict[int, np.ndarray]:
     """For each k of PRECISION_AT the nDCG@k of the rows with a true label (`n_true` (n) of each).
 
-    `true` (n × k) says which of a row's best labels are true. DCG@k = Σ true / log₂(place + 1); the
-    ideal has the true ones first.
+    `true` (n × k) says which of a row's best labels are true. DCG@k = Σ true / log₂(place + 1); the ideal has the true ones first.
     """
     discounts = 1.0 / elementwise.log2(np.arange(2, max(PRECISION_AT) + 2))
     gained, ideal = np.cumsum(true * discounts[: true.shape[1]], axis=1), np.cumsum(discounts)

@@ -171,9 +171,8 @@ def help_text(kind: type) -> str:
 def command_of(kind: Any, texts: Mapping[str, str] | None = None, **given: Any) -> Callable[..., Operation[Any]]:
     """Return a function with the parameters of the command line that makes the operation.
 
-    A field that is a dataclass of options becomes flags. Of `given`, such an object has their
-    defaults; another value is set and is no flag.
-    `texts` replaces the help of some fields.
+    A field that is a dataclass of options becomes flags. Of `given`, such an object has their defaults; another value is set and is
+    no flag. `texts` replaces the help of some fields.
     """
     hints, texts = get_type_hints(kind, include_extras=True), {**help_of(kind), **(texts or {})}
     positional = (

@@ -56,9 +56,7 @@ class LabelledSlice(NamedTuple):
 
 
 def zipf_law(size: int, exponent: float, shift: float) -> tuple[float, float, float, float, int]:
-    """Shift, power = 1 - exponent, shift^power, power ∫ (x + shift)^-exponent dx over 0..size;
-    size.
-    """
+    """Shift, power = 1 - exponent, shift^power, power ∫ (x + shift)^-exponent dx over 0..size; size."""
     power = 1 - exponent
     start = float(elementary.power(shift, power))
     return shift, power, start, float(elementary.power(size + shift, power)) - start, size

@@ -51,8 +51,7 @@ PLAIN = (Field("title", ""), Field("text", ""))
 def parse_fields(given: Iterable[str], whole: Iterable[str] = ()) -> tuple[Field, ...]:
     """The fields of texts such as "title=T" and "journal": NAME or NAME=TAG (by default NAME).
 
-    `whole` names those whose values are features as they are. PLAIN without any; raises ValueError
-    with the reason.
+    `whole` names those whose values are features as they are. PLAIN without any; raises ValueError with the reason.
     """
     whole_names = list(whole)
     pairs = [(name, tag if equals else name) for name, equals, tag in (text.partition("=") for text in given)]

@@ -321,8 +321,7 @@ def check_standard_input(source: str | Path) -> None:
 class SvmlightStream:
     """The rows of an svmlight text: iterate over it once, and close it, or use a `with`.
 
-    Iterating is collective, and gives the same TextRows on all ranks; `parts()` gives each its
-    part.
+    Iterating is collective, and gives the same TextRows on all ranks; `parts()` gives each its part.
     """
 
     def __init__(

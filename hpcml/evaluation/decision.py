@@ -58,9 +58,8 @@ PLACE = np.dtype([(name, kind) for names, kind in ((_SCORES, "<f8"), (_COUNTS, "
 class Summary:
     """The scores of a label's rows: a table of PLACE (at most 112 lines of 36 bytes), ascending.
 
-    A line counts the scores from its value up to, not with, the next line's; `equal` of the
-    negatives have the value itself. `top` is the largest of these scores (−∞ without any). The
-    offsets are where their mean lies, as a share of the way to the next value.
+    A line counts the scores from its value up to, not with, the next line's; `equal` of the negatives have the value itself. `top`
+    is the largest of these scores (−∞ without any). The offsets are where their mean lies, as a share of the way to the next value.
     """
 
     places: np.ndarray
@@ -104,9 +103,7 @@ class Tally:
     """The scores of a label's rows, counted part by part; then its summary."""
 
     def __init__(self, positives: np.ndarray, low: float, high: float, even: int = EVEN_PLACES) -> None:
-        """`positives`: the label's scores; low, high: all scores' ends; `even`: places between
-        these. Raises NonFiniteError.
-        """
+        """`positives`: the label's scores; low, high: all scores' ends; `even`: places between these. Raises NonFiniteError."""
         low, high = float(low), float(high)
         if not math.isfinite(high - low):
             raise NonFiniteError(f"scores from {low:g} to {high:g}: expected finite numbers")
@@ -169,9 +166,8 @@ def own_threshold(summary: Summary) -> float:
 def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA) -> Decision:
     """Thresholds and sigmoids of all labels, from their summaries in the order of the labels.
 
-    A label without positives has the threshold and the prior of those with fewest. tau 0 leaves
-    each label its own best cut, and kappa 0 its own sigmoid (Platt's). Local. Raises DataError if
-    no label has a positive.
+    A label without positives has the threshold and the prior of those with fewest. tau 0 leaves each label its own best cut, and
+    kappa 0 its own sigmoid (Platt's). Local. Raises DataError if no label has a positive.
     """
     n_positive = np.array([summary.places["positive"].sum(dtype=np.int64) for summary in summaries])
     if not n_positive.any():
@@ -297,8 +293,7 @@ class _Scores:
 class _Frame:
     """Scores minus a shift, divided by a scale, and what labels with about as many positives share.
 
-    `thresholds` are those, in the labels' own scores, where the mean F1 of these labels is largest;
-    `agreement` is its mean.
+    `thresholds` are those, in the labels' own scores, where the mean F1 of these labels is largest; `agreement` is its mean.
     """
 
     def __init__(self, scores: _Scores, around: _Neighbours, shift: np.ndarray, scale: np.ndarray) -> None:

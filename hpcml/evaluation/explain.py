@@ -300,10 +300,9 @@ class WhyRows(ReportedResult):
 def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], wanted: Sequence[str], top: int) -> WhyRows:
     """Collective over `comm`. What features of rows add to scores of labels, on all ranks.
 
-    `rows` are ids, or numbers (from 0) if the data have no ids. The labels are those named
-    `wanted`, or those of the row, those that it is given, and the BEST. Raises ConfigError for a
-    row or label that is not there, or a model without one weight for a feature; DataError for other
-    features, NonFiniteError for scores that are no numbers.
+    `rows` are ids, or numbers (from 0) if the data have no ids. The labels are those named `wanted`, or those of the row, those
+    that it is given, and the BEST. Raises ConfigError for a row or label that is not there, or a model without one weight for a
+    feature; DataError for other features, NonFiniteError for scores that are no numbers.
     """
     model, doing = check_weights(model, "explain --row"), f"reading {dataset.path}"
     with mpi.agreed(comm, doing):

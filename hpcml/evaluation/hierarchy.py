@@ -15,9 +15,8 @@ _Below = dict[str, tuple[int, list[str]]]  # what `nearest_below` returns
 
 
 class Hierarchy:
-    """The descriptors above each label, by their identifiers. A place in a tree hangs below the
-    descriptors of its parent's place, that of the top of a tree (C14) below its category (C), and
-    this below the root; labels without a place below the root.
+    """The descriptors above each label, by their identifiers. A place in a tree hangs below the descriptors of its parent's place,
+    that of the top of a tree (C14) below its category (C), and this below the root; labels without a place below the root.
     """
 
     def __init__(self, places: Mapping[str, Sequence[str]]) -> None:

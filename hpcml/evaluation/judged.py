@@ -127,9 +127,7 @@ class ScoreObserver:
         """Collective. The rows and their true pairs, before any score comes."""
 
     def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
-        """Local. Scores (n, B) of the rank's rows `row`, ... for judged labels `begin`, ...; and
-        each label's in order (B, n).
-        """
+        """Local. Scores (n, B) of the rank's rows `row`, ... for judged labels `begin`, ...; and each label's in order (B, n)."""
 
     def end(self, pool: Counts, ranking: Ranking) -> None:
         """Collective. All pairs in one ranking; the values of its ties, ascending, in `pool`."""

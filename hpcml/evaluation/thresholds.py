@@ -286,8 +286,7 @@ def find_thresholds(
 ) -> Found:
     """Collective over `comm`. The thresholds for a measure, from the rows of a held-out split.
 
-    Raises ConfigError or DataError if these do not fit one another, NonFiniteError if a score is
-    not a number.
+    Raises ConfigError or DataError if these do not fit one another, NonFiniteError if a score is not a number.
     """
     search = search.checked(model)
     measure, half = search.measure, search.method == "half"

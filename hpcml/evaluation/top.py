@@ -140,9 +140,7 @@ class InvertedTop:
         self._index = bound_index(model, self.comparable, W, n_columns, size) if indexed else None
 
     def best(self, scorer: Scorer, rows: np.ndarray, size: int | None = None) -> Best:
-        """The best `size` labels, or `self.size`. Local. Raises NonFiniteError if a score is not a
-        number.
-        """
+        """The best `size` labels, or `self.size`. Local. Raises NonFiniteError if a score is not a number."""
         size = self.size if size is None else size
         out, sums = Best(rows.size, size, self.comparable), scorer.compute_divisors(rows)
         model = (self._inverted, *scorer.tables, self.model.bias)

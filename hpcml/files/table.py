@@ -95,9 +95,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def joined_names(names: Iterable[str]) -> str:
-    r"""Names in one cell, with `;` between them: in a name `;` is `\;` and `\` is `\\`, and a
-    name without letters is `\e`.
-    """
+    r"""Names in one cell, with `;` between them: in a name `;` is `\;` and `\` is `\\`, and a name without letters is `\e`."""
     return ";".join(name.replace("\\", "\\\\").replace(";", "\\;") or "\\e" for name in names)
 
 

@@ -62,8 +62,7 @@ def _remove(path: Path) -> None:
 def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None]:
     """Until the body's end an empty file or folder of that name is ours. Local; OSError.
 
-    What dead processes left of the same destination is removed first. The body renames or removes
-    what it made.
+    What dead processes left of the same destination is removed first. The body renames or removes what it made.
     """
     remove_left(final)
     try:

@@ -45,10 +45,9 @@ USUAL = frozenset({"label_sets", "negative_values", "pause"})
 class Method:
     """A method. Paths are "module:name", imported when they are first used.
 
-    `train(method, session, data, target, options)` trains into a run folder and returns a report, a
-    text with the path `model`. The options are a frozen dataclass with `validate` and `free`
-    (`hpcml.run.folder.Options`); if they have `losses`, the method minimises these, and is compared
-    with such methods by the objective.
+    `train(method, session, data, target, options)` trains into a run folder and returns a report, a text with the path `model`. The
+    options are a frozen dataclass with `validate` and `free` (`hpcml.run.folder.Options`); if they have `losses`, the method
+    minimises these, and is compared with such methods by the objective.
     """
 
     name: str

@@ -236,8 +236,7 @@ def one_line(error: Exception) -> str:
 def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
     """A classifier of X (n_rows × n_features, dense or CSR float32) and y; maybe a `Constant`.
 
-    Its warnings are not shown: a learner that stops at its own limit has stopped. Raises
-    ConfigError if it refuses the rows.
+    Its warnings are not shown: a learner that stops at its own limit has stopped. Raises ConfigError if it refuses the rows.
     """
     classes = np.flatnonzero(np.bincount(y))
     if classes.size == 1:
@@ -255,9 +254,8 @@ def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
 def confidence(classifier: Any, X: Any) -> np.ndarray:
     """How far each row of X is from the decision boundary, right or wrong alike (n_rows float64).
 
-    The gap between the two largest class probabilities; without probabilities the gap between the
-    two largest values of the decision function, or its size for two classes. +inf from a
-    `Constant`, which has no opinion. Raises NonFiniteError.
+    The gap between the two largest class probabilities; without probabilities the gap between the two largest values of the
+    decision function, or its size for two classes. +inf from a `Constant`, which has no opinion. Raises NonFiniteError.
     """
     if isinstance(classifier, Constant):
         return np.full(X.shape[0], np.inf)

@@ -117,11 +117,10 @@ class SparseRows(NamedTuple):
 class Model(Trained):
     """A read-only handle on a model file; `W`, `columns` and `factors` are memory-mapped.
 
-    `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index
-    of STATUS), n_positive (training rows that have the label) and visited (the mean share of the
-    rows visited per iteration), n_labels each; of a method that certifies it, also gap: (f_min − a
-    lower bound of all objectives) / f_min; and what of OPTIONAL the file has. `n_weights` is the
-    number of weights that are stored.
+    `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index of STATUS), n_positive
+    (training rows that have the label) and visited (the mean share of the rows visited per iteration), n_labels each; of a method
+    that certifies it, also gap: (f_min − a lower bound of all objectives) / f_min; and what of OPTIONAL the file has. `n_weights`
+    is the number of weights that are stored.
     """
 
     kind = "model"

@@ -102,8 +102,7 @@ class Mailbox:
     def close(self) -> list[tuple[int, Arrays]]:
         """Collective over the ranks concerned. End it: the letters that still arrived.
 
-        Letters that have not left are dropped. Afterwards nothing is under way; what each rank has
-        sent, the other has received.
+        Letters that have not left are dropped. Afterwards nothing is under way; what each rank has sent, the other has received.
         """
         self._next.clear()
         letters, open_to = [], set(self._leaving)

@@ -112,9 +112,8 @@ class SharedRows:
 class Pairs:
     """This rank's pairs (first < other, positions in the split), ascending, and similarities.
 
-    `n_empty` (rows without features), `n_equal` (rows that have the features of an earlier one) and
-    `n_limited` (how often a row lay in a bucket with more than it was compared with) are those of
-    all ranks.
+    `n_empty` (rows without features), `n_equal` (rows that have the features of an earlier one) and `n_limited` (how often a row
+    lay in a bucket with more than it was compared with) are those of all ranks.
     """
 
     first: np.ndarray

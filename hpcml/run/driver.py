@@ -133,9 +133,8 @@ class Driver(Stop):
     def run(self, turns: Generator[Any, None, None], job: Job, log: Log | None = None) -> None:
         """Collective. Drive the work to its end.
 
-        A turn yields what it has finished, which the job keeps, or None: nothing is left to do, as
-        long as no other rank has more. Raises, on all ranks, what a turn raises on any, and
-        Interrupted after a signal or the time limit, when the job has saved.
+        A turn yields what it has finished, which the job keeps, or None: nothing is left to do, as long as no other rank has more.
+        Raises, on all ranks, what a turn raises on any, and Interrupted after a signal or the time limit, when the job has saved.
         """
         self._job, n_turns, has_saved = job, 0, False
         self.began, self.began_cpu, self.pace = time.monotonic(), time.process_time(), Pace(self.checkpoint_every)

@@ -70,8 +70,7 @@ class TuneReport(ReportedResult):
 def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> TuneReport:
     """Collective over the session. Choose, train and decide, into the run folder of the target.
 
-    Raises ConfigError, DataError or NonFiniteError for invalid options or data, Interrupted after a
-    signal or the time limit.
+    Raises ConfigError, DataError or NonFiniteError for invalid options or data, Interrupted after a signal or the time limit.
     """
     options.validate()
     method = registry.method_named(options.method)

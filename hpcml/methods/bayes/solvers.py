@@ -181,8 +181,7 @@ class BayesSolver(Solver):
     ) -> Weights:
         """The weights of columns, without small ones and what is left out for label `number`.
 
-        `positive` of the `n_positive` rows with the label have a column, `negative` of the
-        `n_negative` others; or so much weight.
+        `positive` of the `n_positive` rows with the label have a column, `negative` of the `n_negative` others; or so much weight.
         """
         w, absent = np.empty((2, columns.size))
         counts = positive.astype(np.float64), negative.astype(np.float64)

@@ -139,8 +139,7 @@ def history_line(step: tuple[float, ...]) -> str:
 class Label:
     """One label in training: weights where they are not 0 (columns ascending), and the intercept.
 
-    `touched` are the rows that may have another margin than the intercept, the label's own first;
-    `z` are their margins.
+    `touched` are the rows that may have another margin than the intercept, the label's own first; `z` are their margins.
     """
 
     def __init__(self, positives: np.ndarray, n_rows: int, squared: bool) -> None:

@@ -115,13 +115,11 @@ class Curvature:
 class Ascent:
     """Dual coordinate ascent for one label after the other, for labels whose features cover most of the rows.
 
-    Where Λ₂ > 0, the minimum has w = soft(v, Λ₁) / Λ₂ with v = Σ α x, and the α = −ℓ′ of the rows are
-    the maximum of a smooth dual (Shalev-Shwartz & Zhang 2014, proximal SDCA). A visit of a row finds
-    its best α, as if the features in use stayed the same. Most do; and steps for all features, as the
-    theory has them, are too short where few are in use. The intercept has no Λ₂: it is held to where
-    it was by ½ σ (b − b₀)², and after each pass b₀ becomes b (the proximal point method), so that
-    Σ α = 0 at the end. The rows come in runs of 16 that lie together, for the memory's sake, in an
-    order keyed by the seed and the pass.
+    Where Λ₂ > 0, the minimum has w = soft(v, Λ₁) / Λ₂ with v = Σ α x, and the α = −ℓ′ of the rows are the maximum of a smooth dual
+    (Shalev-Shwartz & Zhang 2014, proximal SDCA). A visit of a row finds its best α, as if the features in use stayed the same. Most
+    do; and steps for all features, as the theory has them, are too short where few are in use. The intercept has no Λ₂: it is held
+    to where it was by ½ σ (b − b₀)², and after each pass b₀ becomes b (the proximal point method), so that Σ α = 0 at the end. The
+    rows come in runs of 16 that lie together, for the memory's sake, in an order keyed by the seed and the pass.
 
     A pass costs the same for every label. What it leaves is judged as Newton steps are.
     """

@@ -162,8 +162,7 @@ class Objective(Risk):
     def evaluate(self, panels: list[Panel], stop: Stop = NEVER) -> None:
         """Collective. One pass over the rows for all panels; `Panel.gather` gives the results.
 
-        On several ranks, a panel's subgradient travels while the next panel's pass goes on. Raises
-        Stopped, on all ranks.
+        On several ranks, a panel's subgradient travels while the next panel's pass goes on. Raises Stopped, on all ranks.
         """
         if self.comm.size > 1:
             for panel in panels:

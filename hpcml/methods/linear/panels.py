@@ -74,8 +74,7 @@ Lanes = dict[int, tuple[LabelProgress, Step, bool, tuple[float, ...]]]  # where 
 class PanelSolver(Solver):
     """Panels of lanes that the labels of a rank group enter and leave; a subclass trains them.
 
-    All methods are collective over `objective.comm`. `training` holds what a label in a (panel,
-    lane) needs besides its weights.
+    All methods are collective over `objective.comm`. `training` holds what a label in a (panel, lane) needs besides its weights.
     """
 
     def __init__(self, objective: Objective, widths: list[int], labels: np.ndarray) -> None:

@@ -171,8 +171,7 @@ class TorusRun(Job):
     def _assess(self, costs: list[float]) -> None:
         """Collective. Assess some cycles that were taken, log them, write the history. Raises Stopped; they then wait on.
 
-        `costs`: the ranks' seconds for a step. Cycles after a plateau do not count: how many were
-        done depends on the ranks.
+        `costs`: the ranks' seconds for a step. Cycles after a plateau do not count: how many were done depends on the ranks.
         """
         comm, judge, snapshots = self.comm, self.options.judge, self.taken[: self.at_once]
         mine: list[tuple[int, np.ndarray]] = []  # what this rank has to assess: cycles, and entries of all nodes

@@ -31,8 +31,7 @@ class Synchronous:
     def step(self, look: Look = never_stop) -> Snapshot:
         """Collective. One cycle.
 
-        What `look` raises before a node is trained or tests, on any rank, all ranks raise; the
-        cycle is then still to be done.
+        What `look` raises before a node is trained or tests, on any rank, all ranks raise; the cycle is then still to be done.
         """
         problem, comm, torus, begin = self.problem, self.problem.comm, self.problem.torus, time.monotonic()
         self.sent = 0

@@ -81,8 +81,7 @@ class CuttingPlanes:
     def solve(self) -> np.ndarray:
         """α (n_planes,), which maximises α·b − αᵀKα/2λ with α ≥ 0, Σα ≤ 1; w is −(1/λ) Σ α_k a_k.
 
-        It starts afresh each time, so that a run that resumes gets the same bits. HpcmlError if the
-        solver gives up.
+        It starts afresh each time, so that a run that resumes gets the same bits. HpcmlError if the solver gives up.
         """
         n = len(self)
         lower, upper = np.zeros(n + 1), np.ones(n + 1)  # the bounds of α, then of Σα
@@ -145,8 +144,7 @@ class CuttingPlanes:
 class SvmperfSolver(PanelSolver):
     """The labels of the cutting-plane method; those in training begin again after a resume.
 
-    The model is the iterate with the least objective; `phi` in the history is (f_min − lower bound)
-    / f_min.
+    The model is the iterate with the least objective; `phi` in the history is (f_min − lower bound) / f_min.
     """
 
     def __init__(self, objective: Objective, labels: np.ndarray, n_lanes: int, options: SvmperfOptions) -> None:
