@@ -8,7 +8,6 @@
 
 set -e
 export PATH=/path/to/environment/bin:$PATH
-export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 export MPIR_CVAR_CH4_NETMOD=ofi  # with UCX, MPICH of pip may hang when pmi2 of Slurm starts it
 # Launchers differ in the code that they return; rank 0 writes its own to this file.
 exit_file=run.exit-code code=0

@@ -8,6 +8,5 @@
 
 set -e
 export PATH=/path/to/environment/bin:$PATH
-export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 export MPIR_CVAR_CH4_NETMOD=ofi  # with UCX, MPICH of pip may hang when pmi2 of Slurm starts it
 srun --mpi=pmi2 --kill-on-bad-exit=1 hpcml train dual data.h5 -o run

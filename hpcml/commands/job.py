@@ -17,7 +17,7 @@ from hpcml.commands.operation import HIDDEN, Operation, Session, Strings, Traini
 from hpcml.errors import EXIT_RESUMABLE, ConfigError, OptionError, flag_of
 from hpcml.log import say
 from hpcml.options import Flag, Range, check_rules, default_of
-from hpcml.planning.schedulers import AGAIN, CAPS, DIRECTIVES, LAUNCHERS, NETMOD, ONCE, PREFIX, REQUEUE, SCHEDULERS, SUBMIT
+from hpcml.planning.schedulers import AGAIN, DIRECTIVES, LAUNCHERS, NETMOD, ONCE, PREFIX, REQUEUE, SCHEDULERS, SUBMIT
 
 MOST_STARTS = 20  # of a run, before its job is no longer queued again
 TIME = re.compile(r"(\d{1,4}):([0-5]\d):([0-5]\d)")
@@ -139,7 +139,6 @@ class JobScript(Operation[str]):
             'cd "$PBS_O_WORKDIR"' if self.scheduler == "pbs" else "",
             f"module load {' '.join(self.module)}" if self.module else "",
             f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH",
-            CAPS,
             NETMOD if "--mpi=pmi2" in launcher and any(distributions(name="mpich")) else "",
         ]
         values = {"launcher": launcher, "command": shlex.join(command), "again": AGAIN[number].format(**values)}

@@ -37,7 +37,6 @@ LAUNCHERS: tuple[dict[str, str], ...] = (
     {"Spectrum": "jsrun -n {ranks} -a 1 -c 1 -r {ranks_per_node}", "": "mpirun -n {ranks}"},
     {"Open MPI": "flux run -o pmi=pmix -N {nodes} -n {ranks}", "": "flux run -N {nodes} -n {ranks}"},
 )
-CAPS = "export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1"
 # With UCX, MPICH 5.0.2 sends 4 KiB of memory, the address of a rank and whatever follows it. Where that does not compress, a line
 # is longer than Slurm's pmi2 reads: 9 of 36 starts on two nodes failed or hung, with libfabric none of 20. MPICH of pip has both.
 NETMOD = "export MPIR_CVAR_CH4_NETMOD=ofi  # with UCX, MPICH of pip may hang when pmi2 of Slurm starts it"

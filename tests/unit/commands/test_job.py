@@ -119,7 +119,6 @@ def test_launcher_by_scheduler_and_library(script, scheduler, library, launcher)
     text = script(f"{TRAIN} --scheduler {scheduler} --nodes 3 --ranks-per-node 2", library)
     assert started(text) == f"{launcher} hpcml {TRAIN}"
     assert ("-nnodes 3" in directives(text, "#BSUB ")) == launcher.startswith("jsrun")
-    assert "OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1" in text
     assert f"export PATH={PYTHON}:$PATH" in text
     mine = script(f"{TRAIN} --scheduler {scheduler} --launcher 'aprun -n 6'", library)
     assert started(mine) == f"aprun -n 6 hpcml {TRAIN}"
