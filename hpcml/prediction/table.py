@@ -6,10 +6,12 @@ Columns are `id` (without ids the row's number), `label`, `title` if the labels 
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -121,20 +123,31 @@ class BinaryTable:
             pyarrow()
 
     def encode(self, found: RowLabels) -> Iterator[bytes]:
-        """Yield the columns of some lines as a line of JSON, which holds every bit of a float64 number."""
+        """Yield lines as arrays of NumPy: labels, values, ids (numbers, or the lengths of UTF-8 text) and that text."""
         for begin in range(0, found.labels.size, BLOCK):
             some = slice(begin, begin + BLOCK)
             ids = [found.ids[place] for place in found.places[some].tolist()]
-            ids = list(map(storable, ids)) if self.has_ids else ids
-            yield json.dumps([found.labels[some].tolist(), found.values[some].tolist(), ids]).encode() + b"\n"
+            codes = [storable(name).encode() for name in ids if isinstance(name, str)]
+            numbers = [len(code) for code in codes] if self.has_ids else ids
+            file = io.BytesIO()
+            for values, dtype in ((found.labels[some], "<i4"), (found.values[some], "<f8"), (numbers, "<i8")):
+                np.lib.format.write_array(file, np.asarray(values, dtype=dtype))
+            np.lib.format.write_array(file, np.frombuffer(b"".join(codes), dtype=np.uint8))
+            yield file.getvalue()
 
     def _blocks(self, parts: Iterable[Path]) -> Iterator[list[Any]]:
         """Yield labels, values and ids of GROUP lines at a time, so that the bytes of a file do not depend on the parts."""
-        waiting: list[list[Any]] = [[], [], []]
+        waiting: list[Any] = [np.empty(0, "<i4"), np.empty(0), []]
         for part in parts:
+            size = part.stat().st_size
             with part.open("rb") as file:
-                for line in file:
-                    waiting = [[*before, *more] for before, more in zip(waiting, json.loads(line), strict=True)]
+                while file.tell() < size:
+                    labels, values, numbers, text = (np.lib.format.read_array(file) for _ in range(4))
+                    ids = numbers.tolist()
+                    if self.has_ids:
+                        codes = text.tobytes()
+                        ids = [codes[begin:end].decode() for begin, end in pairwise([0, *np.cumsum(numbers).tolist()])]
+                    waiting = [np.append(waiting[0], labels), np.append(waiting[1], values), [*waiting[2], *ids]]
                     if len(waiting[2]) >= GROUP:
                         yield [each[:GROUP] for each in waiting]
                         waiting = [each[GROUP:] for each in waiting]
@@ -152,8 +165,8 @@ class BinaryTable:
             begin = 0
             for block in self._blocks(parts):
                 for column, values in zip(columns, block, strict=True):
-                    column[begin : begin + len(values)] = values
-                begin += len(block[0])
+                    column[begin : begin + block[0].size] = values
+                begin += block[0].size
 
     def _write_parquet(self, path: Path, parts: Iterable[Path], n_lines: int, target: Path) -> None:
         """Write the table in row groups of GROUP lines. Local; raises DataError."""
@@ -165,8 +178,7 @@ class BinaryTable:
         try:
             with path.open("wb") as file, pa.parquet.ParquetWriter(file, schema) as out:
                 for labels, values, ids in self._blocks(parts):
-                    places = pa.array(labels, pa.int32())
-                    numbers = pa.array(np.clip(values, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32))
+                    places, numbers = pa.array(labels), pa.array(np.clip(values, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32))
                     columns = [pa.array(ids, fields[0][1]), *(text.take(places) for text in texts.values()), numbers]
                     out.write_table(pa.table(columns, schema=schema), row_group_size=GROUP)
         except OSError as error:
