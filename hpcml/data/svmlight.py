@@ -144,7 +144,8 @@ def _pair(token: bytes, last: int, zero_based: bool) -> tuple[int, float]:
 def number_of(text: str | bytes) -> float | None:
     """Return the number that a text stands for, finite or not; None if it is none, or has underscores or other digits."""
     try:
-        return float(text) if text.isascii() and ("_" if isinstance(text, str) else b"_") not in text else None
+        shown = text if isinstance(text, str) else text.decode("latin-1")
+        return float(shown) if shown.isascii() and "_" not in shown else None
     except ValueError:
         return None
 
