@@ -144,8 +144,7 @@ def _pair(token: bytes, last: int, zero_based: bool) -> tuple[int, float]:
 def number_of(text: str | bytes) -> float | None:
     """Return the number that a text stands for, finite or not; None if it is none, or has underscores or other digits."""
     try:
-        shown = text if isinstance(text, str) else text.decode("latin-1")
-        return float(shown) if shown.isascii() and "_" not in shown else None
+        return float(text) if text.isascii() and "_" not in repr(text) else None
     except ValueError:
         return None
 
