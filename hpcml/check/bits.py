@@ -1,9 +1,8 @@
 """Digests of what every method makes of tiny data: to hold one machine against another.
 
-Rows are made by whole numbers alone and written as text, so that no library function has a part in
-them. All methods train, and their models score, are judged and get thresholds and probabilities.
-What comes out must be the same on every processor. `bits.json` has the digests that ship; `hpcml
-check --bits --json` renews them.
+Rows are made by whole numbers alone and written as text, so that no library function has a part in them. All methods train, and
+their models score, are judged and get thresholds and probabilities. What comes out must be the same on every processor. `bits.json`
+has the digests that ship; `hpcml check --bits --json` renews them.
 
 The digest of an HDF5 file says what it holds: it is equal for files of the same content, however made. It is the
 SHA-256 of names, types, shapes and values of all datasets and attributes in sorted order, not of the file's bytes.

@@ -41,8 +41,7 @@ def operation_named(name: str) -> type[Operation[Any]]:
 def build(*tokens: str) -> App:
     """Return the program with the command of this command line; without one with all commands.
 
-    For another word, the commands are only listed: they have their help and no options. Raises ConfigError as
-    `family_app`.
+    For another word, the commands are only listed: they have their help and no options. Raises ConfigError as `family_app`.
     """
     name = next(iter(tokens), None)
     app = App(name="hpcml", version=about.versions, version_format="plaintext", help=HELP)

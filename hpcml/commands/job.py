@@ -58,9 +58,7 @@ class JobScript(Operation[str]):
     directive: Annotated[Strings, Parameter(negative="")] = ()
     """A further option for the scheduler, such as --directive=--gres=gpu:1; may be repeated."""
     launcher: str | None = None
-    """The command that starts the ranks, with its options. Default: by the scheduler and the MPI library of
-    mpi4py.
-    """
+    """The command that starts the ranks, with its options. Default: by the scheduler and the MPI library of mpi4py."""
     requeue: Flag = False
     """Add --resume and --time-limit to the command, and queue the job again when its time is up: until
     the run has started 20 times. For commands that can resume.

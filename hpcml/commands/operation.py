@@ -14,10 +14,9 @@
 
     calibrate = function(Calibrate)
 
-The text behind a field is its help. Fields before `KW_ONLY` are positional in Python; on the
-command line they are positional, too, unless their `Parameter` has a name. `hpcml.options.Range`,
-`Only` and `NotWith` in the annotation of a field are checked before the work. Type checkers and
-editors see the functions in `hpcml/__init__.pyi`, which `python -m launch.stub` writes.
+The text behind a field is its help. Fields before `KW_ONLY` are positional in Python; on the command line they are positional, too,
+unless their `Parameter` has a name. `hpcml.options.Range`, `Only` and `NotWith` in the annotation of a field are checked before the
+work. Type checkers and editors see the functions in `hpcml/__init__.pyi`, which `python -m launch.stub` writes.
 """
 
 from __future__ import annotations
@@ -172,9 +171,8 @@ def help_text(kind: type) -> str:
 def command_of(kind: Any, texts: Mapping[str, str] | None = None, **given: Any) -> Callable[..., Operation[Any]]:
     """Return a function with the parameters of the command line that makes the operation.
 
-    A field that is a dataclass of options becomes flags. Of `given`, such an object has their
-    defaults; another value is set and is no flag.
-    `texts` replaces the help of some fields.
+    A field that is a dataclass of options becomes flags. Of `given`, such an object has their defaults; another value is set and is
+    no flag. `texts` replaces the help of some fields.
     """
     hints, texts = get_type_hints(kind, include_extras=True), {**help_of(kind), **(texts or {})}
     positional = (

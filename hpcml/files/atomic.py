@@ -36,8 +36,7 @@ def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()
 def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[Path]:
     """Collective over `comm`. A temporary name, renamed to `path` after the body, or removed.
 
-    Raises ConfigError if `path` exists (without `overwrite`) or is one of the `inputs`, DataError
-    if its folder does not exist.
+    Raises ConfigError if `path` exists (without `overwrite`) or is one of the `inputs`, DataError if its folder does not exist.
     """
     path = Path(path)
     final = Path(os.path.realpath(path))  # what a link points to, not the link

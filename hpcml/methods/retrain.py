@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 def retrain(session: Session, run: Path, data: Path, target: Target, time_limit: float | None = None) -> TrainReport:
     """Collective over the session. Train the labels of `data` with a finished run's options.
 
-    Where the documents are the same, labels with the positive rows that they had keep their models
-    bit for bit, and the others are trained anew. Else every label begins with its solution in the
-    run. Raises what training does.
+    Where the documents are the same, labels with the positive rows that they had keep their models bit for bit, and the others are
+    trained anew. Else every label begins with its solution in the run. Raises what training does.
     """
     comm = session.comm
     if run.resolve() == target.output.resolve():

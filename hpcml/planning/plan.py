@@ -13,7 +13,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, OptionError
-from hpcml.files.report import ReportedResult
+from hpcml.files.report import ReportedResult, picked
 from hpcml.kernels.processor import processor_name
 from hpcml.kernels.rows import count_labels
 from hpcml.log import duration, plural, size
@@ -113,27 +113,14 @@ class Plan(ReportedResult):
         sizes, needs = self.sizes, self.needs
         return {
             "method": self.method,
-            "rows": sizes.n_rows,
-            "features": sizes.n_features,
-            "columns": sizes.n_columns,
-            "values": sizes.n_values,
+            **{name: getattr(sizes, f"n_{name}") for name in ("rows", "features", "columns", "values")},
             "labels": int(sizes.n_positive.size),
             "trained_labels": sizes.n_trained,
-            "nodes": self.cluster.nodes,
-            "ranks_per_node": self.cluster.ranks_per_node,
-            "layout": needs.layout,
-            "rank_bytes": self.rank_bytes,
-            "node_bytes": self.node_bytes,
-            "own_bytes": needs.own_bytes,
-            "shared_bytes": needs.shared_bytes,
-            "model_bytes": needs.model_bytes,
-            "checkpoint_bytes": needs.checkpoint_bytes,
-            "seconds": self.seconds,
-            "total_seconds": self.total_seconds,
-            "node_hours": self.node_hours,
-            "measured": self.measured,
-            "assumed": self.assumed,
-            "command": self.command,
+            **picked(self.cluster, "nodes", "ranks_per_node"),
+            **picked(needs, "layout"),
+            **picked(self, "rank_bytes", "node_bytes"),
+            **picked(needs, "own_bytes", "shared_bytes", "model_bytes", "checkpoint_bytes"),
+            **picked(self, "seconds", "total_seconds", "node_hours", "measured", "assumed", "command"),
         }
 
 

@@ -150,8 +150,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     def replaced(self, config: dict[str, object], force: bool) -> Iterator[Path]:
         """Collective. A folder for a finished run's files, here after the body, with `config`.
 
-        If the body raises, what is here (which may be replaced with `force` only) stays. Raises as
-        `prepare` does.
+        If the body raises, what is here (which may be replaced with `force` only) stays. Raises as `prepare` does.
         """
         fresh = self.path.with_name(self.comm.bcast(temporary_name(self.path).name))
         found = environment(self.comm)
