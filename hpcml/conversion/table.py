@@ -41,6 +41,7 @@ PANDAS_INDEX = re.compile(r"(Unnamed: 0(\.\d+)?|__index_level_\d+__)?")
 ID_NAMES = ("id", "index")
 LEAST_ROWS = 3  # a column of fewer rows may hold 0, 1 or 1, 2 by chance
 EXACT = 2.0**53  # from here on float64 does not tell all whole numbers apart
+NAME_COLUMNS = "name columns with --features, --labels, --id or --text"
 FEW = 6  # columns that the log names
 
 
@@ -391,10 +392,10 @@ def names_in_column(batch: Batch, column: str | None) -> list[str]:
     return [_checked(batch, row, column, value, _name) for row, value in enumerate(batch.columns[column])]
 
 
-def unfit(value: float) -> str:
-    """The reason why a number cannot be stored."""
+def unfit(value: float, advice: str = "take what is missing for 0 (--missing-as-zero)") -> str:
+    """The reason why a number cannot be stored; `advice`: against missing ones."""
     if math.isnan(value):
-        return "no number, but every row needs one; fill it in, or take what is missing for 0 (--missing-as-zero)"
+        return f"no number, but every row needs one; fill it in, or {advice}"
     return f"{value:g}, {FINITE}"
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hpcml.prediction.vectoriser import Vectoriser
 
 DEFAULT_TEXTS = ("title", "text")  # columns of texts, where the model does not know any
+ZEROS = "use hpcml convert --like with"
 
 
 class RowMaker:
@@ -95,6 +96,10 @@ class RowMaker:
                     raise ConfigError(f"the model tells fields apart; give each text as a dictionary with the keys {names}")
                 found.append([[], [value]])
                 continue
+            if not isinstance(value, Mapping):
+                keys = ", ".join(field.name for field in self.fields)
+                kind = type(value).__name__
+                raise DataError(f"text {place} (from 0): {kind}, but expected a string, or a dictionary with the keys {keys}")
             try:
                 found.append(document_of(value, self.fields).values)
             except ValueError as error:
@@ -106,7 +111,7 @@ class RowMaker:
         """The column of each feature by its name. Raises ConfigError, DataError."""
         names = require_raw_input(self.model).names
         if names is None:
-            raise ConfigError(f"{self.model.path}: its features have no names; give a matrix, or a dataset")
+            raise ConfigError(f"{self.model.path}: its features have no names; use svmlight text, a matrix or a dataset")
         return {name: column for column, name in enumerate(names)}
 
     def feature_columns(self, names: Sequence[str]) -> list[str]:
@@ -114,7 +119,7 @@ class RowMaker:
         there = set(names)
         for name in self.column_of:
             if name not in there:
-                raise DataError(f"no column {named(name)!r}, a feature of the model; add it, or use hpcml convert --like")
+                raise DataError(f"no column {named(name)!r}, a feature of the model; add it, or {ZEROS} --missing-columns-as-zero")
         return list(self.column_of)
 
     def numbers(self, columns: Mapping[str, np.ndarray], n_rows: int, place: Any) -> Shard:
@@ -125,7 +130,7 @@ class RowMaker:
             return np.stack([columns[name][begin:end] for name in names], axis=1)
 
         def describe(row: int, column: int, value: float) -> str:
-            return f"{place(row)}: column {names[column]!r}: {unfit(value)}"
+            return f"{place(row)}: column {names[column]!r}: {unfit(value, f'{ZEROS} --missing-as-zero')}"
 
         blocks = list(dense_blocks(take, (0, n_rows), len(names), False, describe))
         lengths, indices, data = (np.concatenate(parts) for parts in zip(*blocks, strict=True)) if blocks else NumberSlice.empty()
@@ -170,4 +175,6 @@ class RowMaker:
             return self.frame(X)
         if sp.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2):
             return self.matrix(X)
+        if isinstance(X, bytes) or not isinstance(X, Iterable):
+            raise ConfigError(f"X is {type(X).__name__}, but expected a list of texts, a matrix, a data frame or a dataset")
         return self.strings_or_documents(list(X))
