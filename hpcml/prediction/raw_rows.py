@@ -111,7 +111,7 @@ class RowMaker:
         """The column of each feature by its name. Raises ConfigError, DataError."""
         names = require_raw_input(self.model).names
         if names is None:
-            raise ConfigError(f"{self.model.path}: its features have no names; use svmlight text, a matrix or a dataset")
+            raise ConfigError(f"{self.model.path}: its features have no names; give svmlight text, a matrix or a dataset")
         return {name: column for column, name in enumerate(names)}
 
     def feature_columns(self, names: Sequence[str]) -> list[str]:

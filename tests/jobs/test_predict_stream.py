@@ -85,7 +85,8 @@ def test_what_is_refused(standing, files, tmp_path):
         ("-", "-o", tmp_path / "out.csv"): "standard input under mpirun or srun (PMI_SIZE): launchers lose",
         ("/dev/null", "-o", tmp_path / "out.csv"): "/dev/null: no rows; expected `label index:value ...`",
         (source, "-o", tmp_path / "out.csv", "--split", "test"): "--split test: applies only to a dataset",
-        (named, "-o", named, "--force"): "is also an input",
+        (named, "-o", named, "--source", "svmlight", "--force"): "is also an input",
+        (named, "-o", tmp_path / "out.csv"): "its features have no names; give svmlight text, a matrix or a dataset",
     }.items():
         refused(standing(2, "predict", model, *arguments), sentence)
     refused(
@@ -110,4 +111,4 @@ def test_a_terminal_is_refused(files):
         os.close(first)
         os.close(second)
     assert result.returncode == 2
-    assert "hpcml: standard input is a terminal; pipe svmlight lines into it, or name a file" in result.stderr
+    assert "hpcml: standard input is a terminal; pipe lines into it, or name a file" in result.stderr

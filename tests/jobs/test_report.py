@@ -94,7 +94,8 @@ def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
         "docs.jsonl: has no effect without --wrong": ("explain", model, data, "--unlearnt", "--titles", tmp_path / "docs.jsonl"),
         "--wrong 0: expected at least 1": ("explain", model, data, "--wrong", 0),
         "no row with the id '9'": ("explain", model, data, "--row", 9),
-        "--split test: has no effect without --wrong or --unlearnt": ("explain", model, data, "--split", "test"),
+        "--split test: has no effect without --wrong or --unlearnt": ("explain", model, "--split", "test"),
+        "docs.h5: has no effect without --row or --wrong or --unlearnt": ("explain", model, data),
         "--top 3: has no effect with --wrong": ("explain", model, data, "--wrong", 3, "--top", 3),
         "--label sea: has no effect with --unlearnt": ("explain", model, data, "--unlearnt", "--label", "sea"),
     }.items():

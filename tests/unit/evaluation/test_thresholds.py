@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support import make
 from support import oracles_thresholds as oracles
 from support.edits import attributes, edit, entry
-from support.judged import judged, predicted
+from support.judged import judged, labels_of_rows, predicted
 from support.training import merge, train
 
 import hpcml
@@ -187,21 +187,19 @@ def test_evaluate_and_predict_use_them(tmp_path, capsys):
     assert result.instance_f1 == pytest.approx(oracles.f1(given, case[3], "instance"))
     assert result.micro["misclassified"] == (given != case[3]).sum()
     assert "measure label" in result.thresholds
-    predicted(model, case[0], tmp_path / "out.h5", "labels", log=Log(0))
-    predicted(model, case[0], tmp_path / "labels.svm", "labels")
-    predicted(model, case[0], tmp_path / "scores.svm")
-    predicted(model, case[0], tmp_path / "top.svm", top=7)
-    predicted(model.with_threshold(0), case[0], tmp_path / "zero.svm", "labels")
-    assert "measure label" in capsys.readouterr().err
-    with h5py.File(tmp_path / "out.h5") as file:
-        assert file["Y/indices"][:].tolist() == np.nonzero(given)[1].tolist()
 
-    def targets(name):
-        return [line.split(" ")[0] for line in (tmp_path / name).read_text().splitlines()]
+    def best_first(flags):
+        return [[f"label{k}" for k in np.argsort(-scores) if row[k]] for row, scores in zip(flags, case[2], strict=True)]
 
-    for name in ("labels.svm", "scores.svm", "top.svm"):
-        assert targets(name) == [",".join(str(k + 1) for k in np.flatnonzero(row)) for row in given]
-    assert targets("zero.svm") == [",".join(str(k + 1) for k in np.flatnonzero(row)) for row in case[2] > 0]
+    ids = [f"row{n}" for n in range(60)]
+    for name, judge, top, flags in (
+        ("labels", model, None, given),
+        ("zero", model.with_threshold(0), None, case[2] > 0),
+        ("top", model, 7, np.ones_like(given)),
+    ):
+        output = predicted(judge, case[0], tmp_path / f"{name}.h5", top=top, log=Log(0))
+        assert labels_of_rows(output, ids) == best_first(flags)
+        assert ("measure label" in capsys.readouterr().err) == (name == "labels")
 
 
 def columns_and_source(path, what):
@@ -255,7 +253,7 @@ def test_classifiers(tmp_path, dense, n_classes):
         with pytest.raises(ConfigError, match="3 classes gives every row exactly one"):
             stored(case)
         return
-    with h5py.File(predicted(case[1], data, tmp_path / "scores.h5")) as file:
+    with h5py.File(predicted(case[1], data, tmp_path / "scores.h5", "scores")) as file:
         scores = file["scores"][:]
     report = stored(case, "label", chance=1.0)
     assert report.found.after == pytest.approx(oracles.best_f1(scores, Y.toarray() > 0, "micro"))
