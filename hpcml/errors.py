@@ -118,6 +118,7 @@ def reason_and_hint(error: OSError) -> tuple[str, str]:
         "File too large": "; raise the file-size limit (ulimit -f) or choose another folder",
         "Disk quota exceeded": "; free some of your quota or choose another folder",
         "Permission denied": "; check its permissions",
+        "Read-only file system": "; choose another folder",
     }.get(reason, "")
     return reason, hint
 

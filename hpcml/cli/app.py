@@ -111,6 +111,9 @@ def parse(tokens: list[str]) -> Any:
         if name in ("train", "plan"):
             explain(tokens)
         text = shortened(str(error))
+        if isinstance(error, cyclopts.MissingArgumentError) and error.argument is not None and "?" not in text:
+            option, of = error.keyword or error.argument.name, " ".join(("hpcml", *(error.command_chain or ())))
+            raise ConfigError(f"{option}: no value, but one is required; `{of} --help` describes it") from None
         if isinstance(error, cyclopts.UnknownOptionError) and "?" not in text:
             if name == "predict" and {"--labels", "--probabilities"} & set(tokens):
                 text += " predict writes labels above their thresholds with probabilities by default; see --all-scores and --top."

@@ -19,7 +19,7 @@ from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.labels import MISSING
 from hpcml.conversion.part import Part
 from hpcml.conversion.records import BadRecords
-from hpcml.conversion.table import Batch, Roles, read_table, wanted
+from hpcml.conversion.table import NAME_COLUMNS, Batch, Roles, read_table, wanted
 from hpcml.data.svmlight import number_of
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, go_to, open_plain, plain_size
@@ -334,8 +334,15 @@ def _csv_batches(
     yield from waiting()
 
 
-def csv_batch(path: Path, rows: list[list[str]], lines: list[int], names: list[str], columns: tuple[list[str], list[str]]) -> Batch:
-    """Return rows as a batch. Raises DataError that names line and column."""
+def csv_batch(
+    path: Path,
+    rows: list[list[str]],
+    lines: list[int],
+    names: list[str],
+    columns: tuple[list[str], list[str]],
+    hint: str = NAME_COLUMNS,
+) -> Batch:
+    """Return rows as a batch. Raises DataError that names line and column; `hint`: where a value is no number."""
 
     def place(row: int) -> str:
         return f"{path}: line {lines[row]}"
@@ -357,7 +364,6 @@ def csv_batch(path: Path, rows: list[list[str]], lines: list[int], names: list[s
             wrong = next(number for number, value in enumerate(values) if number_of(value or "0") is None)
             row, column = divmod(wrong, len(numbers))
             shown = values[wrong][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-            hint = "name columns with --features, --labels, --id or --text"
             if len(shown) > 1 and shown[0] == '"' == shown[-1]:
                 hint = "values in quotation marks need --quotes (csv: no --no-quotes)"
             elif re.fullmatch(r"[+-]?\d[\d.]*,\d[\d.,]*", shown):

@@ -12,7 +12,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
-from hpcml.conversion.table import Batch, Roles, numbered, read_table, wanted
+from hpcml.conversion.table import NAME_COLUMNS, Batch, Roles, numbered, read_table, wanted
 from hpcml.errors import DataError
 from hpcml.files.opening import open_regular
 from hpcml.files.table import pyarrow
@@ -94,9 +94,15 @@ def _is_number(kind: Any) -> bool:
 
 
 def batches_of(
-    file: ParquetFile, begin: int, end: int, indicators: Sequence[str], numbers: list[str], others: list[str]
+    file: ParquetFile,
+    begin: int,
+    end: int,
+    indicators: Sequence[str],
+    numbers: list[str],
+    others: list[str],
+    hint: str = NAME_COLUMNS,
 ) -> Iterator[Batch]:
-    """Rows begin..end of a file, of whole row groups. Raises DataError, OSError."""
+    """Rows begin..end of a file, of whole row groups. Raises DataError, with `hint` where a column holds no numbers; OSError."""
     from pyarrow import types
 
     ends = np.cumsum(file.groups)
@@ -108,7 +114,6 @@ def batches_of(
         for name in numbers:
             kind = opened.schema_arrow.field(name).type
             if not _is_number(kind):
-                hint = "name columns with --features, --labels, --id or --text"
                 raise DataError(f"{file.path}: column {name!r} holds {kind}, but expected numbers; {hint}")
         for name in others:
             kind = given = opened.schema_arrow.field(name).type

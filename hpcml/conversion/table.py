@@ -40,6 +40,7 @@ PANDAS_INDEX = re.compile(r"(Unnamed: 0(\.\d+)?|__index_level_\d+__)?")
 ID_NAMES = ("id", "index")
 LEAST_ROWS = 3  # a column of fewer rows may hold 0, 1 or 1, 2 by chance
 EXACT = 2.0**53  # from here on float64 does not tell all whole numbers apart
+NAME_COLUMNS = "name columns with --features, --labels, --id or --text"
 FEW = 6  # columns that the log names
 
 
@@ -126,14 +127,14 @@ class Batch(NamedTuple):
         columns = {name: values[begin:end] for name, values in self.columns.items()}
         return Batch(end - begin, columns, lambda row: self.place(begin + row), self.file)
 
-    def numbers(self, names: Sequence[str], zero: bool = False) -> Iterator[NumberSlice]:
-        """Yield the rows of these columns of numbers; `zero`: NaN is 0. Raises DataError that names row and column."""
+    def numbers(self, names: Sequence[str], zero: bool = False, *advice: str) -> Iterator[NumberSlice]:
+        """Yield the rows of these columns of numbers; `zero`: NaN is 0. Raises DataError with row, column and `advice`."""
 
         def take(begin: int, end: int) -> np.ndarray:
             return np.stack([self.columns[name][begin:end] for name in names], axis=1)
 
         def wrong(row: int, column: int, value: float) -> str:
-            return f"{self.place(row)}: column {names[column]!r}: {unfit(value)}"
+            return f"{self.place(row)}: column {names[column]!r}: {unfit(value, *advice)}"
 
         return dense_blocks(take, (0, self.n_rows), len(names), zero, wrong)
 
@@ -395,10 +396,10 @@ def names_in_column(batch: Batch, column: str | None) -> list[str]:
     return [_checked(batch, row, column, value, _name) for row, value in enumerate(batch.columns[column])]
 
 
-def unfit(value: float) -> str:
-    """The reason why a number cannot be stored."""
+def unfit(value: float, advice: str = "take what is missing for 0 (--missing-as-zero)") -> str:
+    """The reason why a number cannot be stored; `advice`: against missing ones."""
     if math.isnan(value):
-        return "no number, but every row needs one; fill it in, or take what is missing for 0 (--missing-as-zero)"
+        return f"no number, but every row needs one; fill it in, or {advice}"
     return f"{value:g}, {FINITE}"
 
 

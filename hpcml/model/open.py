@@ -71,7 +71,8 @@ def require_raw_input(model: Trained) -> RawInput:
     if model.raw_input is None:
         why = "it was trained on svmlight text, or by an earlier version"
         raise DataError(
-            f"{model.path}: the model does not know the names of its features ({why}); use a dataset with these features"
+            f"{model.path}: the model does not know the names of its features ({why}); "
+            "use a dataset with these features, or train again from one"
         )
     return model.raw_input
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.data.shard import NO_ROWS, Shard
+from hpcml.errors import ConfigError
 from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.top import top_of
 from hpcml.log import plural
@@ -158,7 +160,14 @@ class LoadedModel:
         -------
         list of list of ScoredLabel
             None of a text without any known word.
+
+        Raises
+        ------
+        ConfigError, DataError
+            If the rows do not fit the model, or k is no number of labels.
         """
+        if k is not None and (not isinstance(k, Integral) or k < 1):
+            raise ConfigError(f"k={k!r}: expected a whole number of labels, at least 1")
         out: list[list[ScoredLabel]] = []
         titles = self.titles or [""] * len(self.labels)
         sigmoids = self.model.sigmoids

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hpcml.prediction.vectoriser import Vectoriser
 
 DEFAULT_TEXTS = ("title", "text")  # columns of texts, where the model does not know any
+ZEROS = "use hpcml convert --like with"
 
 
 class RowMaker:
@@ -86,6 +87,10 @@ class RowMaker:
                     raise ConfigError(f"the model tells fields apart; give each text as a dictionary with the keys {names}")
                 found.append([[], [value]])
                 continue
+            if not isinstance(value, Mapping):
+                keys = ", ".join(field.name for field in self.fields)
+                kind = type(value).__name__
+                raise DataError(f"text {place} (from 0): {kind}, but expected a string, or a dictionary with the keys {keys}")
             try:
                 found.append(document_of(value, self.fields).values)
             except ValueError as error:
@@ -105,7 +110,7 @@ class RowMaker:
         there = set(names)
         for name in self.column_of:
             if name not in there:
-                raise DataError(f"no column {named(name)!r}, a feature of the model; add it, or use hpcml convert --like")
+                raise DataError(f"no column {named(name)!r}, a feature of the model; add it, or {ZEROS} --missing-columns-as-zero")
         return list(self.column_of)
 
     def table(self, batch: Batch, names: Sequence[str]) -> Shard:
@@ -113,7 +118,7 @@ class RowMaker:
         if self.is_text:
             columns, told_apart = self.text_columns(names), self.fields != PLAIN
             return self.few_texts([texts_of_row(batch, row, columns, told_apart) for row in range(batch.n_rows)])
-        blocks = list(batch.numbers(list(self.column_of)))
+        blocks = list(batch.numbers(list(self.column_of), False, f"{ZEROS} --missing-as-zero"))
         lengths, indices, data = (np.concatenate(parts) for parts in zip(*blocks, strict=True)) if blocks else NumberSlice.empty()
         return Shard.of_csr((offsets(lengths), indices, data), self.model.n_features, self.model.n_labels)
 
@@ -150,4 +155,6 @@ class RowMaker:
             return self.frame(X)
         if sp.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2):
             return self.matrix(X)
+        if isinstance(X, bytes) or not isinstance(X, Iterable):
+            raise ConfigError(f"X is {type(X).__name__}, but expected a list of texts, a matrix, a data frame or a dataset")
         return self.strings_or_documents(list(X))

@@ -35,7 +35,7 @@ from hpcml.data.svmlight import (
 from hpcml.errors import ConfigError, DataError, OptionError, nearest_name
 from hpcml.evaluation.top import InvertedTop
 from hpcml.files.lines import LINE_MIB, plain_name
-from hpcml.log import Log
+from hpcml.log import Log, named
 from hpcml.model.trained import Trained
 from hpcml.partition import even_bounds, offsets
 from hpcml.prediction.predict import Prediction, open_stream, rule_of
@@ -44,6 +44,7 @@ from hpcml.prediction.table import make_table
 
 KINDS = ("jsonl", "csv", "tsv", "parquet")
 MAX_BLOCK_BYTES = 1 << 26  # of text
+OF_MODEL = "the column is a feature of the model"
 RowBlock: TypeAlias = "tuple[Shard, list[str] | None, np.ndarray | None]"  # rows, their ids, and flags of those without features
 Chunk: TypeAlias = "tuple[Any, list[int]]"  # records, and the line of each; an empty one: no record has come yet
 
@@ -120,7 +121,9 @@ class RecordStream:
             numbers = [] if self.rows.is_text else self.rows.feature_columns(names)
             texts = self.rows.text_columns(names) if self.rows.is_text else ()
         except (ConfigError, DataError) as error:
-            raise type(error)(f"{self.name}: {error}") from None
+            is_undivided = self.kind == "csv" and len(names) == 1 and not {";", "\t", "|"}.isdisjoint(names[0])
+            hint = "; its header is one column: --delimiter tells where columns end" if is_undivided else ""
+            raise type(error)(f"{self.name}: {error}{hint}") from None
         self.columns = numbers, list(dict.fromkeys([*texts, *([] if self._id is None else [self._id])]))
 
     def _read_lines(self, reader: LineReader) -> Generator[Chunk, None, None]:
@@ -165,13 +168,20 @@ class RecordStream:
         self._choose_columns(file.names)
         yield [], []
         n_rows = sum(file.groups)
-        for batch in batches_of(file, 0, n_rows, (), *self.columns) if n_rows else ():
+        for batch in batches_of(file, 0, n_rows, (), *self.columns, OF_MODEL) if n_rows else ():
             yield batch.columns, list(range(self.n_rows + 1, self.n_rows + batch.n_rows + 1))
 
     @property
     def has_ids(self) -> bool:
         """Whether rows have ids; those of JSON lines are line numbers where there is none."""
         return self.kind == "jsonl" or self._id is not None
+
+    def describe_columns(self) -> str:
+        """Return which columns of a table are texts and ids, for the log."""
+        if self.kind == "jsonl":
+            return ""
+        texts = f"; texts: {', '.join(map(named, self.rows.text_columns(self.names)))}" if self.rows.is_text else ""
+        return texts + ("" if self._id is None else f"; ids: {named(self._id)}")
 
     def blocks(self) -> Iterator[RowBlock]:
         """Collective over `comm`. Yield this rank's part of the next rows. Raises DataError on all."""
@@ -211,7 +221,7 @@ class RecordStream:
         if self.kind == "parquet":
             batch = Batch(len(lines), records, numbered(self.name, lines[0] - 1 if lines else 0))
         else:
-            batch = csv_batch(Path(self.name), records, lines, self.names, self.columns)
+            batch = csv_batch(Path(self.name), records, lines, self.names, self.columns, OF_MODEL)
         ids = None if self._id is None else names_in_column(batch, self._id)
         return ids, self.rows.table(batch, self.names)
 
@@ -235,6 +245,10 @@ class SvmlightRows(SvmlightStream):
     """
 
     has_ids = False
+
+    def describe_columns(self) -> str:
+        """Return nothing: svmlight text has no columns."""
+        return ""
 
     def __init__(
         self, comm: mpi.Comm, source: str | Path, model: Trained, zero_based: bool, max_line: int, block_bytes: int
@@ -279,7 +293,7 @@ def predict_stream(
     with open_rows(min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if is_cheap else MAX_BLOCK_BYTES) as rows:
         table = make_table(model, output, rows.has_ids, rule_of(model, top), text_format)
         with open_stream(comm, table, output, force, inputs) as write:
-            log(f"{rows.name}: scoring rows as they come")
+            log(f"{rows.name}: scoring rows as they come{rows.describe_columns()}")
             for shard, ids, empty in rows.blocks():
                 write(prediction.find(shard, None if ids is None else partial(_part, ids), empty))
     prediction.finish(log, output, None, "" if rows.has_ids else "; id is a row's number from 0", rows.n_left_out)

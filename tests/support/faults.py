@@ -461,7 +461,7 @@ FAULTS = [
     Fault("disk full at the start", disk_full_at_the_start(8), 2, FULL, PROBE, model=False),
     Fault("disk too small for a checkpoint", disk_full_at_the_start(150), 2, FULL, PROBE, model=False),
     Fault("no room for the log", no_room_for_the_log, 0, r"log\.txt: cannot write: No space left on device; going on without it"),
-    Fault("read-only folder", read_only, 2, r"hpcml: .*Read-only file system", PROBE, model=False),
+    Fault("read-only folder", read_only, 2, r"hpcml: .*Read-only file system.*; choose another folder", PROBE, model=False),
     Fault("data replaced, then deleted", data_gone, 0),
     Fault("data truncated after the rows were copied", data_truncated, 0, methods=PROBE),
     Fault("data truncated", data_truncated, 2, CHANGED, PSBML, True),

@@ -243,7 +243,7 @@ def described(names):
     model.path, model.attrs, model.n_labels, model.n_features = Path(names[0]), {"method": names[0], "split": names[-1]}, 2, 3
     model.W, model.n_weights, model.n_columns = np.zeros((2, 3)), 6, 3
     model.thresholds = np.array([0.5, 1.0])
-    model.labels = {"threshold": model.thresholds}
+    model.labels, model.raw_input = {"threshold": model.thresholds}, None
     return model
 
 

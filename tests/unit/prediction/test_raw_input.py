@@ -122,8 +122,16 @@ def test_what_does_not_fit(moved, tmp_path):
         loaded.top("a ship")
     with pytest.raises(DataError, match=r"X has 3 columns, but the model has \d+ features"):
         loaded.predict(np.ones((1, 3)))
-    with pytest.raises(DataError, match=r"text 1 \(from 0\): a number"):
-        loaded.predict([{"text": "a", "title": "b"}, 3])
+    for wrong, kind in ((3, "int"), (None, "NoneType"), (b"a", "bytes")):
+        expected = rf"text 1 \(from 0\): {kind}, but expected a string, or a dictionary with the keys title, text"
+        with pytest.raises(DataError, match=expected):
+            loaded.predict([{"text": "a", "title": "b"}, wrong])
+    for wrong, kind in ((3, "int"), (None, "NoneType"), (b"a", "bytes")):
+        with pytest.raises(ConfigError, match=f"X is {kind}, but expected a list of texts"):
+            loaded.predict(wrong)
+    for k in (0, -1, 1.5, "2"):
+        with pytest.raises(ConfigError, match=f"k={k!r}: expected a whole number of labels, at least 1"):
+            loaded.top([{"text": "a"}], k=k)
     if is_told_apart:
         with pytest.raises(ConfigError, match="tells fields apart; give each text as a dictionary with the keys title, text"):
             loaded.predict(["a ship"])
@@ -133,6 +141,9 @@ def test_what_does_not_fit(moved, tmp_path):
     table.write_text("name,body\na,b\n")
     with pytest.raises(ConfigError, match=r"new.csv: no column 'title' with texts, as the model was trained on"):
         hpcml.predict(moved[0], table, tmp_path / "out.csv")
+    table.write_text("name;title;text\na;b;c\n")
+    with pytest.raises(ConfigError, match=r"no column 'title' .*; its header is one column: --delimiter tells where columns end$"):
+        hpcml.predict(moved[0], table, tmp_path / "out.csv")
     table.write_text("name,title,text\na,b\n")
     with pytest.raises(DataError, match=r"new.csv: line 2: 2 values, but the header names 3 columns"):
         hpcml.predict(moved[0], table, tmp_path / "out.csv")
@@ -140,6 +151,36 @@ def test_what_does_not_fit(moved, tmp_path):
     with pytest.raises(DataError, match=r"new.jsonl: line 3: text is a number"):
         hpcml.predict(moved[0], tmp_path / "new.jsonl", tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_the_log_names_the_columns_of_texts(tmp_path, caplog):
+    """A misspelt column of titles is left out, and the log shows it."""
+    _, train = made(tmp_path, "jsonl", list(documents(120, 1, "train")), "train")
+    run = hpcml.train("dual", train, tmp_path / "run")
+    (tmp_path / "new.csv").write_text("id,titel,text\na,ship,corn\n")
+    with caplog.at_level("INFO", "hpcml"):
+        hpcml.predict(run.model, tmp_path / "new.csv", tmp_path / "out.csv")
+    assert f"{tmp_path / 'new.csv'}: scoring rows as they come; texts: text; ids: id" in caplog.text
+
+
+def test_advice_names_what_predict_and_convert_have(tmp_path):
+    """predict has no --missing-as-zero and no --features, but convert --like has the first."""
+    (tmp_path / "train.csv").write_text("a,b,y\n" + "1,0,p\n0,1,q\n" * 20)
+    hpcml.convert("csv", tmp_path / "train.csv", tmp_path / "train.h5", labels=["y"])
+    run = hpcml.train("dual", tmp_path / "train.h5", tmp_path / "run")
+    new, advice = tmp_path / "new.csv", "use hpcml convert --like with --missing"
+    for text, reason in {
+        "a,b\n1,\n": f"line 2: column 'b': no number, but every row needs one; fill it in, or {advice}-as-zero",
+        "a\n1\n": f"no column 'b', a feature of the model; add it, or {advice}-columns-as-zero",
+        "a,b\n1,x\n": "line 2: column 'b': 'x', but expected a number; the column is a feature of the model",
+    }.items():
+        new.write_text(text)
+        with pytest.raises(DataError) as error:
+            hpcml.predict(run.model, new, tmp_path / "out.csv")
+        assert str(error.value) == f"{new}: {reason}"
+    pd.DataFrame({"a": [1.0], "b": ["x"]}).to_parquet(tmp_path / "new.parquet")
+    with pytest.raises(DataError, match=r"holds \S*string, but expected numbers; the column is a feature of the model$"):
+        hpcml.predict(run.model, tmp_path / "new.parquet", tmp_path / "out.csv")
 
 
 def test_tables_of_numbers(tmp_path):
