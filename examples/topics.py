@@ -118,18 +118,12 @@ hpcml.report(["runs/tuned", "runs/plain"], "report.html")
 # %% [markdown]
 # ## New texts
 #
-# New rows are converted *like* the first ones: with their words and labels. Each text gets the
-# labels whose scores are above their thresholds.
+# The model holds the words of training. Each text gets the labels above their thresholds.
 
 # %%
-new = pd.DataFrame(
-    {
-        "text": [
-            "Cluster samples hierarchically, then cut the dendrogram into flat clusters.",
-            "Solve a sparse linear system by conjugate gradients.",
-        ]
-    }
-)
-hpcml.Dataset.from_frame(new, "new.h5", text=["text"], like="documents.h5")
-hpcml.predict(tuned.model, "new.h5", "labels.csv")
-print(pd.read_csv("labels.csv").to_string(index=False))
+texts = [
+    "Cluster samples hierarchically, then cut the dendrogram into flat clusters.",
+    "Solve a sparse linear system by conjugate gradients.",
+]
+for labels in hpcml.load(tuned.model).top(texts):
+    print(", ".join(f"{each.label} {each.probability:.3f}" for each in labels))

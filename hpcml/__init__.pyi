@@ -92,9 +92,8 @@ def calibrate(
 ) -> CalibrationReport:
     """Make probabilities of a linear model's scores.
 
-    Fits a sigmoid to the scores of held-out rows for each label (Platt scaling) and stores it in
-    the model; predict then writes probabilities. The sigmoid of a rare label is drawn to that
-    of labels as frequent.
+    Fits a sigmoid to the scores of held-out rows for each label (Platt scaling) and stores it in the model; predict then writes
+    probabilities. The sigmoid of a rare label is drawn to that of labels as frequent.
 
     Examples
     --------
@@ -619,12 +618,10 @@ def evaluate(
 ) -> BioasqEvaluation:
     """Judge a model on rows: average precision, AUC, F1 and others.
 
-    Average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best
-    labels: each measure per label, as its mean over the labels (macro), and of all pairs of a row
-    and a label in one ranking (micro). Average precision and break-even are averaged over ties. The
-    precision of a row's 1, 3 and 5 best labels is the mean over rows; so are their nDCG and
-    propensity-scored precision, and F1 of a row's labels, over all labels and over the most
-    frequent ones.
+    Average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best labels: each measure per label,
+    as its mean over the labels (macro), and of all pairs of a row and a label in one ranking (micro). Average precision and
+    break-even are averaged over ties. The precision of a row's 1, 3 and 5 best labels is the mean over rows; so are their nDCG and
+    propensity-scored precision, and F1 of a row's labels, over all labels and over the most frequent ones.
 
     Examples
     --------
@@ -650,12 +647,10 @@ def evaluate(
 ) -> Evaluation:
     """Judge a model on rows: average precision, AUC, F1 and others.
 
-    Average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best
-    labels: each measure per label, as its mean over the labels (macro), and of all pairs of a row
-    and a label in one ranking (micro). Average precision and break-even are averaged over ties. The
-    precision of a row's 1, 3 and 5 best labels is the mean over rows; so are their nDCG and
-    propensity-scored precision, and F1 of a row's labels, over all labels and over the most
-    frequent ones.
+    Average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best labels: each measure per label,
+    as its mean over the labels (macro), and of all pairs of a row and a label in one ranking (micro). Average precision and
+    break-even are averaged over ties. The precision of a row's 1, 3 and 5 best labels is the mean over rows; so are their nDCG and
+    propensity-scored precision, and F1 of a row's labels, over all labels and over the most frequent ones.
 
     Examples
     --------
@@ -682,10 +677,9 @@ def explain(
 ) -> WhyRows:
     """Show the features that matter for labels and for predictions.
 
-    Prints the features of a linear model with the largest squared weights, and the share of the
-    others. With --row: why a row got a label. With --wrong: the rows that the model is most wrong
-    about. With --unlearnt: the labels that it ranks no better than chance, and why. These three
-    need the data, and the last two take models of any kind.
+    Prints the features of a linear model with the largest squared weights, and the share of the others. With --row: why a row got a
+    label. With --wrong: the rows that the model is most wrong about. With --unlearnt: the labels that it ranks no better than
+    chance, and why. These three need the data, and the last two take models of any kind.
 
     Examples
     --------
@@ -711,10 +705,9 @@ def explain(
 ) -> MostWrong:
     """Show the features that matter for labels and for predictions.
 
-    Prints the features of a linear model with the largest squared weights, and the share of the
-    others. With --row: why a row got a label. With --wrong: the rows that the model is most wrong
-    about. With --unlearnt: the labels that it ranks no better than chance, and why. These three
-    need the data, and the last two take models of any kind.
+    Prints the features of a linear model with the largest squared weights, and the share of the others. With --row: why a row got a
+    label. With --wrong: the rows that the model is most wrong about. With --unlearnt: the labels that it ranks no better than
+    chance, and why. These three need the data, and the last two take models of any kind.
 
     Examples
     --------
@@ -740,10 +733,9 @@ def explain(
 ) -> Learnability:
     """Show the features that matter for labels and for predictions.
 
-    Prints the features of a linear model with the largest squared weights, and the share of the
-    others. With --row: why a row got a label. With --wrong: the rows that the model is most wrong
-    about. With --unlearnt: the labels that it ranks no better than chance, and why. These three
-    need the data, and the last two take models of any kind.
+    Prints the features of a linear model with the largest squared weights, and the share of the others. With --row: why a row got a
+    label. With --wrong: the rows that the model is most wrong about. With --unlearnt: the labels that it ranks no better than
+    chance, and why. These three need the data, and the last two take models of any kind.
 
     Examples
     --------
@@ -769,10 +761,9 @@ def explain(
 ) -> Explanation | None:
     """Show the features that matter for labels and for predictions.
 
-    Prints the features of a linear model with the largest squared weights, and the share of the
-    others. With --row: why a row got a label. With --wrong: the rows that the model is most wrong
-    about. With --unlearnt: the labels that it ranks no better than chance, and why. These three
-    need the data, and the last two take models of any kind.
+    Prints the features of a linear model with the largest squared weights, and the share of the others. With --row: why a row got a
+    label. With --wrong: the rows that the model is most wrong about. With --unlearnt: the labels that it ranks no better than
+    chance, and why. These three need the data, and the last two take models of any kind.
 
     Examples
     --------
@@ -798,10 +789,9 @@ def explain(
 ) -> Explanation:
     """Show the features that matter for labels and for predictions.
 
-    Prints the features of a linear model with the largest squared weights, and the share of the
-    others. With --row: why a row got a label. With --wrong: the rows that the model is most wrong
-    about. With --unlearnt: the labels that it ranks no better than chance, and why. These three
-    need the data, and the last two take models of any kind.
+    Prints the features of a linear model with the largest squared weights, and the share of the others. With --row: why a row got a
+    label. With --wrong: the rows that the model is most wrong about. With --unlearnt: the labels that it ranks no better than
+    chance, and why. These three need the data, and the last two take models of any kind.
 
     Examples
     --------
@@ -852,8 +842,7 @@ def report(
 ) -> Path:
     """Make one page (HTML) about a run, or several side by side.
 
-    It has measures, curves, all labels, wrong rows, and needs no network. Needs: pip install
-    'hpcml[report]'.
+    It has measures, curves, all labels, wrong rows, and needs no network. Needs: pip install 'hpcml[report]'.
 
     Examples
     --------
@@ -867,6 +856,7 @@ def retrain(
     *,
     force: bool = False,
     resume: bool = False,
+    time_limit: float | None = None,
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,

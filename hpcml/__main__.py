@@ -63,8 +63,8 @@ def run(tokens: list[str], guard: Guard) -> int:
     from hpcml.errors import EXIT_USER, HpcmlError, is_out_of_memory, out_of_memory
     from hpcml.log import say
 
-    if guard.rank > 0 and (not tokens or {"--help", "-h", "--version", "--install-completion"} & set(tokens)):
-        return 0  # one copy of the help is enough
+    if guard.rank > 0 and (not tokens or tokens[0] == "job" or {"--help", "-h", "--version", "--install-completion"} & set(tokens)):
+        return 0  # one copy of the text is enough
     failure: HpcmlError | None = None
     try:
         cli.run(tokens, partial(connect, guard), guard)

@@ -66,8 +66,7 @@ class Dataset(dataset.DataFile):
         log
             Who hears the messages; by default the logger `hpcml`.
         **options
-            `test_share`, `seed`, `like`, `new_labels`, `renamed`, `missing_as_zero`,
-            `missing_columns_as_zero`, `empty_labels`.
+            `test_share`, `seed`, `like`, `new_labels`, `renamed`, `missing_as_zero`, `missing_columns_as_zero`, `empty_labels`.
 
         Raises
         ------
@@ -107,9 +106,8 @@ class Dataset(dataset.DataFile):
         comm, force, log
             As of `from_sparse`.
         **options
-            Of `hpcml convert`: `text=["title", "abstract"]` or `features=["a", "b"]`,
-            `labels=["topics"]`, `indicators`, `id`, `split_column`, `label_separator`, `min_df`,
-            `test_share` and others. A list in a column of labels is several labels.
+            Of `hpcml convert`: `text=["title", "abstract"]` or `features=["a", "b"]`, `labels=["topics"]`, `indicators`, `id`,
+            `split_column`, `label_separator`, `min_df`, `test_share` and others. A list in a column of labels is several labels.
 
         Raises
         ------

@@ -1,10 +1,8 @@
-"""Modules of other packages that hpcml's program hardly ever needs, but that libraries import: they
-wait until they are used.
+"""Modules of other packages that hpcml's program hardly ever needs, but that libraries import: they wait until they are used.
 
-scikit-learn alone takes 1.4 s to import, of which 1.1 s are scipy.stats, pandas, all measures and
-all learners by neighbours. A module of DEFERRED is made empty, and filled when one of its names is
-asked for; its submodules can be imported without it. A package of ABSENT, which libraries import
-only to serve those who have it, is as if it were not installed.
+scikit-learn alone takes 1.4 s to import, of which 1.1 s are scipy.stats, pandas, all measures and all learners by neighbours. A
+module of DEFERRED is made empty, and filled when one of its names is asked for; its submodules can be imported without it. A
+package of ABSENT, which libraries import only to serve those who have it, is as if it were not installed.
 
 Only the program does so (`hpcml.__main__`), never a process of somebody else that imports hpcml.
 """

@@ -1,8 +1,7 @@
 """Room for compiled libraries, before they are loaded, one thread for each, and an end to a loading that does not end.
 
-OpenBLAS, which NumPy and SciPy bring along, takes memory for each thread while it is loaded. Where
-there is none left it tries again, some versions for ever, and the loader has Python's lock
-meanwhile: no handler of a signal runs, and no other thread.
+OpenBLAS, which NumPy and SciPy bring along, takes memory for each thread while it is loaded. Where there is none left it tries
+again, some versions for ever, and the loader has Python's lock meanwhile: no handler of a signal runs, and no other thread.
 """
 
 from __future__ import annotations

@@ -139,9 +139,7 @@ class Progress:
             self.task = self.bar.add_task(visible(what), total=total, note="")
 
     def update(self, done: int, note: str = "", share: float | None = None) -> None:
-        """Show that `done` of the total are finished: that `share` of the work, where each of them
-        costs something else.
-        """
+        """Show that `done` of the total are finished: that `share` of the work, where each of them costs something else."""
         if self.log.rank != 0:
             return
         if share is None and self.total:

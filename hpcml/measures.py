@@ -1,10 +1,9 @@
 """The definition of every measure, once: functions of counts, used by evaluate, tune, threshold, report and cv.
 
-A measure of one ranking is the expectation over a uniformly random order of the ties. Closed forms:
-McSherry & Najork, "Computing Information Retrieval Performance Measures Efficiently in the Presence
-of Tied Scores", 2008. A measure that is undefined (no positives, no negatives, nothing given) is
-NaN, and in no mean. A macro measure is the mean over labels (MAP: that of the average precision); a micro
-measure is that of the counts of all rows and labels together.
+A measure of one ranking is the expectation over a uniformly random order of the ties. Closed forms: McSherry & Najork, "Computing
+Information Retrieval Performance Measures Efficiently in the Presence of Tied Scores", 2008. A measure that is undefined (no
+positives, no negatives, nothing given) is NaN, and in no mean. A macro measure is the mean over labels (MAP: that of the average
+precision); a micro measure is that of the counts of all rows and labels together.
 
 F1 of a row is 2 hits / (given + true). Of a row without true and without given labels it is 0/0
 (scikit-learn's `zero_division=nan`). As 0 it would hide what false labels cost on such rows, as 1 a
@@ -180,8 +179,7 @@ def precision_at(hits: np.ndarray, n_rows: int) -> dict[int, float]:
 def ndcg_at(true: np.ndarray, n_true: np.ndarray) -> dict[int, np.ndarray]:
     """For each k of PRECISION_AT the nDCG@k of the rows with a true label (`n_true` (n) of each).
 
-    `true` (n × k) says which of a row's best labels are true. DCG@k = Σ true / log₂(place + 1); the
-    ideal has the true ones first.
+    `true` (n × k) says which of a row's best labels are true. DCG@k = Σ true / log₂(place + 1); the ideal has the true ones first.
     """
     discounts = 1.0 / elementwise.log2(np.arange(2, max(PRECISION_AT) + 2))
     gained, ideal = np.cumsum(true * discounts[: true.shape[1]], axis=1), np.cumsum(discounts)

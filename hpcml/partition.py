@@ -29,9 +29,8 @@ def share_of(n: int, rank: int, n_ranks: int) -> tuple[int, int]:
 def bounds_by_weight(cumulative: np.ndarray, n_parts: int) -> np.ndarray:
     """Boundaries (n_parts + 1, int64) of contiguous ranges of items with about equal weight.
 
-    `cumulative` (n + 1) is the running sum of the items' weights, starting at any value; it may be
-    a memory map, of which only a few pages are touched. With no weight at all the items are shared
-    out evenly by count.
+    `cumulative` (n + 1) is the running sum of the items' weights, starting at any value; it may be a memory map, of which only a
+    few pages are touched. With no weight at all the items are shared out evenly by count.
     """
     n = len(cumulative) - 1
     first, last = int(cumulative[0]), int(cumulative[n])

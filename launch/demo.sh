@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From nothing to a judged model in one command: the docstrings of the installed packages become a data set; on RANKS ranks (2) λ and
 # the weight of positive rows are chosen for each label, one classifier per label is trained, with a threshold and probabilities, and
-# the models are judged on rows that they have not seen. Everything lies in ./demo.
+# the models are judged on rows that they have not seen and label new texts. Everything lies in ./demo.
 set -euo pipefail
 RANKS=${RANKS:-2}
 source "$(dirname "$0")/setup.sh" mpi,report
@@ -21,6 +21,10 @@ step "How good they are on the test rows" \
   evaluate demo/run demo/docstrings.h5 --split test
 step "A page about them, for a browser" \
   report demo/run --split test -o demo/report.html --force
+printf '%s\n' '{"text": "Return the inverse of a square matrix."}' '{"text": "Open a socket and send a request."}' >demo/new.jsonl
+step "Labels of new texts" \
+  predict demo/run demo/new.jsonl -o demo/labels.csv --top 3 --force
+cat demo/labels.csv
 
 cat <<'NEXT'
 
@@ -29,6 +33,6 @@ The page: demo/report.html
 == What to do next (after: source .venv/bin/activate)
 your own data      hpcml convert csv my.csv --text title,text --labels topics -o my.h5 --test-share 0.3
                    mpirun -n 4 hpcml tune my.h5 -o runs/mine
-use the models     hpcml predict runs/mine new.h5 -o labels.csv                 (new.h5: hpcml convert … --like my.h5)
+label new texts    hpcml predict runs/mine new.csv -o labels.csv                (runs/mine/model.h5 is all that it needs)
 all the options    hpcml --help
 NEXT

@@ -1,14 +1,13 @@
 """Digests of what every method makes of tiny data: to hold one machine against another.
 
-Rows are made by whole numbers alone and written as text, so that no library function has a part in
-them. All methods train, and their models score, are judged and get thresholds and probabilities.
-What comes out must be the same on every processor. `bits.json` has the digests that ship; `hpcml
-check --bits --json` renews them.
+Rows are made by whole numbers alone and written as text, so that no library function has a part in them. All methods train, and
+their models score, are judged and get thresholds and probabilities. What comes out must be the same on every processor. `bits.json`
+has the digests that ship; `hpcml check --bits --json` renews them.
 
 The digest of an HDF5 file says what it holds: it is equal for files of the same content, however made. It is the
 SHA-256 of names, types, shapes and values of all datasets and attributes in sorted order, not of the file's bytes.
-Left out are NOT_CONTENT and the version of skops in a classifier that it saved. No other attribute holds a time, a
-version or a path.
+Left out are NOT_CONTENT, the version of skops in a classifier that it saved, and a model's group `input`, which repeats
+the training dataset. No other attribute holds a time, a version or a path.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from hpcml.log import Log
 from hpcml.methods.registry import METHODS, train
 from hpcml.model.linear import Model
 from hpcml.model.open import share_model
+from hpcml.model.raw_input import GROUP as RAW_INPUT
 from hpcml.prediction.predict import predict, write_scores
 from hpcml.run.session import Session, Target, opened_both
 from hpcml.tuning.options import TuneOptions
@@ -72,6 +72,8 @@ def digest(path: Path | str) -> str:
     found: dict[str, bytes] = {}
 
     def look(name: str, node: h5py.Group | h5py.Dataset) -> None:
+        if name.split("/")[1] == RAW_INPUT:
+            return
         found[name] = _content(name, node[()]) if isinstance(node, h5py.Dataset) else b"group"
         found.update({f"{name}@{key}": _content(f"{name}@{key}", node.attrs[key]) for key in node.attrs if key not in NOT_CONTENT})
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
+from dataclasses import fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from hpcml.cli import about
 from hpcml.cli.config_files import check_text, config_files, shortened
 from hpcml.cli.families import ABOUT, COMMANDS, arrange, explain, family_app
 from hpcml.commands.operation import Operation, TrainingOperation, command_of, help_text
-from hpcml.errors import ConfigError, OptionError
+from hpcml.errors import ConfigError, OptionError, flag_of, nearest_name
 from hpcml.log import Log, say
 from hpcml.signals import StopSignals
 
@@ -39,8 +41,7 @@ def operation_named(name: str) -> type[Operation[Any]]:
 def build(*tokens: str) -> App:
     """Return the program with the command of this command line; without one with all commands.
 
-    For another word, the commands are only listed: they have their help and no options. Raises ConfigError as
-    `family_app`.
+    For another word, the commands are only listed: they have their help and no options. Raises ConfigError as `family_app`.
     """
     name = next(iter(tokens), None)
     app = App(name="hpcml", version=about.versions, version_format="plaintext", help=HELP)
@@ -63,12 +64,15 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     Raises ConfigError for a command line that makes no sense.
     """
     quiet, verbose = QUIET in tokens, VERBOSE in tokens
-    if quiet and verbose:
+    operation = parse(tokens)
+    if quiet and verbose and isinstance(operation, Operation) and operation.needs_mpi:
         raise OptionError("verbose", None, "has no effect with", "quiet")
-    operation = parse([token for token in tokens if token not in (QUIET, VERBOSE)])
     if not isinstance(operation, Operation):  # help and version need no MPI
         return
     operation.check_options()
+    if not operation.needs_mpi:
+        say(operation.execute(None), sys.stdout)
+        return
     if guard is not None:
         guard.waits = operation.ends_itself
         guard.run = getattr(operation, "output", None) if operation.can_resume() else None
@@ -89,6 +93,8 @@ def parse(tokens: list[str]) -> Any:
     """Return the operation of a command line; None if a text, such as help, has been printed. Raises ConfigError."""
     for token in tokens:
         check_text(token, "the command line")
+    if tokens[:1] != ["job"]:  # whose command may have it
+        tokens = [token for token in tokens if token not in (QUIET, VERBOSE)]
     name = next(iter(tokens), "")
     if name in ("train", "predict"):  # standard input or output: as a Path it is "-" again
         pairs = zip(["", *tokens], tokens, strict=False)
@@ -112,4 +118,15 @@ def parse(tokens: list[str]) -> Any:
         raise ConfigError(text) from None
     except OverflowError:
         raise ConfigError("a number on the command line is too large; expected one below 2**63") from None
-    return command(*bound.args, **bound.kwargs)
+    operation = command(*bound.args, **bound.kwargs)
+    return with_command(operation) if name == "job" and operation is not None else operation
+
+
+def with_command(job: Any) -> Any:
+    """Return a job with the operation of its command, if it has one. Raises ConfigError as `parse`."""
+    try:
+        return replace(job, operation=parse(list(job.command))) if job.command else job
+    except ConfigError as error:
+        found = re.match(r"Unknown option: (--[\w-]+)\.(?: Did you mean (--[\w-]+)\?)?", str(error))
+        near = nearest_name(found[1], [found[2] or "", *(f"--{flag_of(each.name)}" for each in fields(job))]) if found else None
+        raise error if near is None else ConfigError(f"Unknown option: {found[1]}. Did you mean {near}?") from None

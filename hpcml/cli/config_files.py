@@ -24,8 +24,7 @@ WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "
 def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dict]]:
     """Return the tokens of `train`, with the method if only files name it, and the files of --config (flags win).
 
-    Raises ConfigError for a missing file, an unknown key or a value of a wrong kind, DataError for
-    a file that cannot be read.
+    Raises ConfigError for a missing file, an unknown key or a value of a wrong kind, DataError for a file that cannot be read.
     """
     from hpcml.methods.registry import METHODS
 

@@ -28,7 +28,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {  # by what a person wants, the most wan
     "Judge and decide": ("threshold", "calibrate", "cv"),
     "Use": ("serve", "prune"),
     "Look": ("explain",),
-    "Cluster": ("plan", "check", "merge"),
+    "Cluster": ("plan", "job", "check", "merge"),
     "This program": ("--help", "--version", "--install-completion"),
 }
 ABOUT = {

@@ -1,10 +1,8 @@
-"""The outermost guard of the program: from its first line on, a signal ends it in time, with one
-sentence and an exit code.
+"""The outermost guard of the program: from its first line on, a signal ends it in time, with one sentence and an exit code.
 
-A handler of Python's runs only between two steps of the main thread, which may be inside a library
-for long; and what it raises may be swallowed there, or printed. So handlers only note the signal
-(`StopSignals`). A thread that the signal wakes ends the process: at once, or, where a training run
-checks what was noted, if the run has not come to its checkpoint in time.
+A handler of Python's runs only between two steps of the main thread, which may be inside a library for long; and what it raises may
+be swallowed there, or printed. So handlers only note the signal (`StopSignals`). A thread that the signal wakes ends the process:
+at once, or, where a training run checks what was noted, if the run has not come to its checkpoint in time.
 
 The main thread may be looking for a module on a disk that does not answer. It then has the lock of
 all imports, so the thread must import nothing, nor name an encoding that is not loaded yet.

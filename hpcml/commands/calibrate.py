@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 class Calibrate(Operation["CalibrationReport"]):
     """Make probabilities of a linear model's scores.
 
-    Fits a sigmoid to the scores of held-out rows for each label (Platt scaling) and stores it in
-    the model; predict then writes probabilities. The sigmoid of a rare label is drawn to that
-    of labels as frequent.
+    Fits a sigmoid to the scores of held-out rows for each label (Platt scaling) and stores it in the model; predict then writes
+    probabilities. The sigmoid of a rare label is drawn to that of labels as frequent.
 
     Examples
     --------

@@ -19,17 +19,14 @@ if TYPE_CHECKING:
 class Check(Operation["tuple[Findings, Digests]"]):
     """Check that this machine can train: launcher, files, a run.
 
-    On the ranks that are there: launcher, cores, messages, files, locks, a tiny run; or whether
-    bits are those of other processors.
+    On the ranks that are there: launcher, cores, messages, files, locks, a tiny run; or whether bits are those of other processors.
     """
 
     folder: PathLike = Path("hpcml-check")
     """A new folder on the file system where runs will lie; it is removed again."""
     _: KW_ONLY
     bits: Flag = False
-    """Train all methods on tiny data instead, score, judge, calibrate, and compare with what came
-    out elsewhere.
-    """
+    """Train all methods on tiny data instead, score, judge, calibrate, and compare with what came out elsewhere."""
     methods: Annotated[Strings, Several, Only("bits")] = ()
     """With --bits: only these methods."""
     json: Annotated[PathLike | None, Only("bits")] = None

@@ -5,18 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import (
-    HIDDEN,
-    OUTPUT,
-    Operation,
-    PathLike,
-    Paths,
-    Session,
-    Strings,
-    check_files,
-    function,
-    paths_of,
-)
+from hpcml.commands.operation import HIDDEN, OUTPUT, Operation, PathLike, Paths, Session, Strings, check_files, function, paths_of
 from hpcml.crossval.options import CvOptions
 from hpcml.options import Flag, Only
 
@@ -36,11 +25,10 @@ class CrossValidate(CvOptions, Operation["CrossValidation"]):
     """
 
     methods: Strings
-    """Methods and data, in any order. Methods: probe, dual, elastic-net, bernoulli-nb (with small
-    weights, too: all-bernoulli-nb), boosted-bayes, staged-bayes, staged-svm, pw, bw, mbw,
-    perceptron, pa, romma, their voted forms v-NAME, psbml, svm, multinomial-nb, a base learner
-    of psbml, or the path of a scikit-learn classifier. Data: FILE, whose labels are
-    classified one against the rest, or FILE:LABEL.
+    """Methods and data, in any order. Methods: probe, dual, elastic-net, bernoulli-nb (with small weights, too: all-bernoulli-nb),
+    boosted-bayes, staged-bayes, staged-svm, pw, bw, mbw, perceptron, pa, romma, their voted forms v-NAME, psbml, svm,
+    multinomial-nb, a base learner of psbml, or the path of a scikit-learn classifier. Data: FILE, whose labels are classified one
+    against the rest, or FILE:LABEL.
     """
     data: Annotated[Paths, HIDDEN] = ()
     """Data that are not named among the methods."""

@@ -31,9 +31,7 @@ class FindDuplicates(Operation["Duplicates"]):
     split: str = "all"
     """Rows to compare: a split of the file, or all."""
     similarity: float = 0.8
-    """Pairs of rows are alike if this share of the features that one or the other has are features
-    of both (Jaccard), 0.1 to 1.
-    """
+    """Pairs of rows are alike if this share of the features that one or the other has are features of both (Jaccard), 0.1 to 1."""
     output: Annotated[PathLike | None, OUTPUT] = None
     """Write the pairs to this CSV file."""
     csv: PathLike | None = None

@@ -5,17 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from hpcml.commands.operation import (
-    HIDDEN,
-    AnyModel,
-    Integers,
-    Operation,
-    PathLike,
-    Session,
-    check_files,
-    function,
-    path_of,
-)
+from hpcml.commands.operation import HIDDEN, AnyModel, Integers, Operation, PathLike, Session, check_files, function, path_of
 from hpcml.log import joined
 from hpcml.options import Flag, NotWith, Only, Range
 
@@ -28,12 +18,10 @@ if TYPE_CHECKING:
 class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
     """Judge a model on rows: average precision, AUC, F1 and others.
 
-    Average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best
-    labels: each measure per label, as its mean over the labels (macro), and of all pairs of a row
-    and a label in one ranking (micro). Average precision and break-even are averaged over ties. The
-    precision of a row's 1, 3 and 5 best labels is the mean over rows; so are their nDCG and
-    propensity-scored precision, and F1 of a row's labels, over all labels and over the most
-    frequent ones.
+    Average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best labels: each measure per label,
+    as its mean over the labels (macro), and of all pairs of a row and a label in one ranking (micro). Average precision and
+    break-even are averaged over ties. The precision of a row's 1, 3 and 5 best labels is the mean over rows; so are their nDCG and
+    propensity-scored precision, and F1 of a row's labels, over all labels and over the most frequent ones.
 
     Examples
     --------
@@ -52,25 +40,17 @@ class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
     model does not know then count as missed.
     """
     threshold: float | None = None
-    """Judge the labels above this threshold, the same for all. Default: the model's thresholds, or
-    else 0.
-    """
+    """Judge the labels above this threshold, the same for all. Default: the model's thresholds, or else 0."""
     csv: Annotated[PathLike | None, NotWith("measures")] = None
     """Write the measures of every label to this file."""
     json: PathLike | None = None
     """Write everything to this file."""
     best: Annotated[int, Range(1), NotWith("measures")] = 5
-    """Number of the best and worst labels to show; of many, none with fewer than 3 positive
-    rows.
-    """
+    """Number of the best and worst labels to show; of many, none with fewer than 3 positive rows."""
     measures: Literal["bioasq"] | None = None
-    """bioasq: only the measures of BioASQ's task a (micro, macro and example-based F, accuracy), of
-    the labels above thresholds.
-    """
+    """bioasq: only the measures of BioASQ's task a (micro, macro and example-based F, accuracy), of the labels above thresholds."""
     descriptors: Annotated[PathLike | None, Only("measures")] = None
-    """With --measures bioasq: NLM's file of MeSH descriptors (or a table with tree numbers); then
-    LCA-F, too.
-    """
+    """With --measures bioasq: NLM's file of MeSH descriptors (or a table with tree numbers); then LCA-F, too."""
     force: Annotated[Flag, Only("csv", "json")] = False
     """Replace the CSV or JSON file if it exists."""
 

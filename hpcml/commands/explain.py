@@ -6,17 +6,7 @@ from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias, Union
 
-from hpcml.commands.operation import (
-    HIDDEN,
-    AnyModel,
-    Operation,
-    PathLike,
-    Session,
-    Strings,
-    check_files,
-    function,
-    path_of,
-)
+from hpcml.commands.operation import HIDDEN, AnyModel, Operation, PathLike, Session, Strings, check_files, function, path_of
 from hpcml.errors import OptionError
 from hpcml.options import Flag, NotWith, Only, Range, Several
 
@@ -32,10 +22,9 @@ Answer: TypeAlias = Union["Explanation", "WhyRows", "MostWrong", "Learnability",
 class Explain(Operation[Answer]):
     """Show the features that matter for labels and for predictions.
 
-    Prints the features of a linear model with the largest squared weights, and the share of the
-    others. With --row: why a row got a label. With --wrong: the rows that the model is most wrong
-    about. With --unlearnt: the labels that it ranks no better than chance, and why. These three
-    need the data, and the last two take models of any kind.
+    Prints the features of a linear model with the largest squared weights, and the share of the others. With --row: why a row got a
+    label. With --wrong: the rows that the model is most wrong about. With --unlearnt: the labels that it ranks no better than
+    chance, and why. These three need the data, and the last two take models of any kind.
 
     Examples
     --------
@@ -48,24 +37,17 @@ class Explain(Operation[Answer]):
     """A dataset with the model's features, for --row, --wrong and --unlearnt."""
     _: KW_ONLY
     label: Annotated[Strings, Several, NotWith("unlearnt")] = ()
-    """Labels to explain. Default: the 5 labels of the most training rows (the JSON file has all
-    labels); with --row those of the row, those that it is given, and the best 3; with --wrong all
-    labels together.
+    """Labels to explain. Default: the 5 labels of the most training rows (the JSON file has all labels); with --row those of the
+    row, those that it is given, and the best 3; with --wrong all labels together.
     """
     row: Annotated[Strings, Several, NotWith("wrong", "unlearnt")] = ()
-    """Explain the scores of the row with this id, or with this number (from 0) if the data have no
-    ids.
-    """
+    """Explain the scores of the row with this id, or with this number (from 0) if the data have no ids."""
     wrong: Annotated[int | None, Range(1), NotWith("unlearnt")] = None
-    """Number of rows to show that miss a label, and of rows that have one wrongly, those farthest
-    beyond its threshold.
-    """
+    """Number of rows to show that miss a label, and of rows that have one wrongly, those farthest beyond its threshold."""
     unlearnt: Flag = False
     """Show the labels that are not learnt, and labels of nearly the same rows."""
     split: Annotated[str | None, Only("wrong", "unlearnt")] = None
-    """Rows for --wrong and --unlearnt: a split of the file, or all. Default: test if the file has
-    it.
-    """
+    """Rows for --wrong and --unlearnt: a split of the file, or all. Default: test if the file has it."""
     top: Annotated[int | None, Range(1), NotWith("wrong", "unlearnt")] = None
     """Number of features of a label, or of a row, to show. Default: 10."""
     titles: Annotated[PathLike | None, Only("wrong")] = None

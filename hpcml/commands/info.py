@@ -19,9 +19,7 @@ class Info(Operation[str]):
     """
 
     file: PathLike
-    """A dataset made with `hpcml convert`, a model (the model.h5 of a run, or its folder), or the output of
-    `hpcml predict`.
-    """
+    """A dataset made with `hpcml convert`, a model (the model.h5 of a run, or its folder), or the output of `hpcml predict`."""
     _: KW_ONLY
     ranks: Annotated[Integers, Several, Range(1)] = (1, 2, 4)
     """Numbers of ranks for which to print the size of a shard."""

@@ -23,9 +23,7 @@ class Merge(Operation[str]):
     are judged already (`hpcml evaluate --json RUN/measures.json`) with their measures.
     """
     output: Annotated[PathLike, OUTPUT]
-    """The run folder to make, or a table NAME.csv: one line a run, with the options in which the
-    runs differ, best first.
-    """
+    """The run folder to make, or a table NAME.csv: one line a run, with the options in which the runs differ, best first."""
     _: KW_ONLY
     force: Flag = False
     """Replace the output if it exists."""

@@ -14,10 +14,9 @@
 
     calibrate = function(Calibrate)
 
-The text behind a field is its help. Fields before `KW_ONLY` are positional in Python; on the
-command line they are positional, too, unless their `Parameter` has a name. `hpcml.options.Range`,
-`Only` and `NotWith` in the annotation of a field are checked before the work. Type checkers and
-editors see the functions in `hpcml/__init__.pyi`, which `python -m launch.stub` writes.
+The text behind a field is its help. Fields before `KW_ONLY` are positional in Python; on the command line they are positional, too,
+unless their `Parameter` has a name. `hpcml.options.Range`, `Only` and `NotWith` in the annotation of a field are checked before the
+work. Type checkers and editors see the functions in `hpcml/__init__.pyi`, which `python -m launch.stub` writes.
 """
 
 from __future__ import annotations
@@ -95,6 +94,8 @@ class Operation(Generic[R]):
         """Return the methods or sources with options of their own, which the first parameter names, and their titles."""
         return {}
 
+    needs_mpi: ClassVar[bool] = True  # without, the result is a text that rank 0 prints
+
     @classmethod
     def options_for(cls, given: Mapping[str, Any]) -> tuple[type, str]:
         """Return the class of the field `options`, and the command that lists its options."""
@@ -170,9 +171,8 @@ def help_text(kind: type) -> str:
 def command_of(kind: Any, texts: Mapping[str, str] | None = None, **given: Any) -> Callable[..., Operation[Any]]:
     """Return a function with the parameters of the command line that makes the operation.
 
-    A field that is a dataclass of options becomes flags. Of `given`, such an object has their
-    defaults; another value is set and is no flag.
-    `texts` replaces the help of some fields.
+    A field that is a dataclass of options becomes flags. Of `given`, such an object has their defaults; another value is set and is
+    no flag. `texts` replaces the help of some fields.
     """
     hints, texts = get_type_hints(kind, include_extras=True), {**help_of(kind), **(texts or {})}
     positional = (
@@ -193,8 +193,10 @@ def command_of(kind: Any, texts: Mapping[str, str] | None = None, **given: Any) 
             hint = Annotated[type(default), Parameter(name="*")]
         is_flag = field.kw_only or any(setting.name for setting in settings)
         place: Any = inspect.Parameter.KEYWORD_ONLY if is_flag else positional
-        if not is_flag and hint in (Paths, Strings):
-            place, default, hint = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.empty, get_args(hint)[0]
+        several, *extras = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        if not is_flag and several in (Paths, Strings):
+            place, default = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.empty
+            hint = Annotated[get_args(several)[0], *extras] if extras else get_args(several)[0]
         if not any(setting.help for setting in settings):
             hint = Annotated[hint, Parameter(help=texts[name])]
         default = inspect.Parameter.empty if default is MISSING else default

@@ -18,9 +18,7 @@ class PlanTraining(Operation["Plan"]):
     """Say what training would take: memory, disk and time, and the command for it."""
 
     data: PathLike | None = None
-    """A dataset made with `hpcml convert`. Without it give --rows, --features and --labels; then
-    the time stays unknown.
-    """
+    """A dataset made with `hpcml convert`. Without it give --rows, --features and --labels; then the time stays unknown."""
     _: KW_ONLY
     method: str
     """A method of `hpcml train`."""

@@ -16,8 +16,7 @@ from hpcml.options import Flag
 class ReportPage(Operation[Path]):
     """Make one page (HTML) about a run, or several side by side.
 
-    It has measures, curves, all labels, wrong rows, and needs no network. Needs: pip install
-    'hpcml[report]'.
+    It has measures, curves, all labels, wrong rows, and needs no network. Needs: pip install 'hpcml[report]'.
 
     Examples
     --------
@@ -34,9 +33,7 @@ class ReportPage(Operation[Path]):
     split: str | None = None
     """Rows to judge on: a split of the file, or all. Default: test if the file has it."""
     titles: PathLike | None = None
-    """JSON lines with the titles of rows, as those that the data were made of. Default: rows are shown
-    by their ids.
-    """
+    """JSON lines with the titles of rows, as those that the data were made of. Default: rows are shown by their ids."""
     optimiser: Flag = False
     """Show iterations, certified gaps and the number of weights. Default: leave them out."""
     force: Flag = False

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, function
+from hpcml.options import Seconds
 
 if TYPE_CHECKING:
     from hpcml.methods.linear.report import TrainReport
@@ -33,13 +34,17 @@ class Retrain(TrainingOperation["TrainReport"]):
     """
     output: Annotated[PathLike, OUTPUT]
     """The new run folder; must not exist without --resume or --force."""
+    _: KW_ONLY
+    time_limit: Seconds = None
+    """Seconds of training (without loading) after which to write a checkpoint and stop with exit code 75."""
 
     def execute(self, session: Session) -> TrainReport:
         """A text, with the path of the model as `model`. Collective over the session."""
         from hpcml.methods.retrain import retrain
         from hpcml.run.session import Target
 
-        return retrain(session, Path(self.run), Path(self.data), Target(Path(self.output), self.force, self.resume))
+        target = Target(Path(self.output), self.force, self.resume)
+        return retrain(session, Path(self.run), Path(self.data), target, self.time_limit)
 
 
 retrain = function(Retrain)

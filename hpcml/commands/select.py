@@ -15,9 +15,8 @@ from hpcml.reduce.select_options import SelectOptions
 class Select(Operation[str]):
     """Keep some features of a dataset, or of a model of bw or mbw.
 
-    Of a dataset by information gain, chi-square or EFS, of a model by EFS.
-    EFS, extremal feature selection, keeps the features whose positive and negative weights differ
-    most, and some that differ least.
+    Of a dataset by information gain, chi-square or EFS, of a model by EFS. EFS, extremal feature selection, keeps the features
+    whose positive and negative weights differ most, and some that differ least.
     """
 
     file: PathLike

@@ -14,9 +14,8 @@ from hpcml.options import Range
 class Serve(Operation[None]):
     """Answer over HTTP: the labels of texts, and a page to try it.
 
-    For Annif's backend http and other programs.
-    Ends at SIGTERM or Ctrl-C. Standard output has a line of JSON for each request, without the
-    text. Needs: pip install 'hpcml[serve]'.
+    For Annif's backend http and other programs. Ends at SIGTERM or Ctrl-C. Standard output has a line of JSON for each request,
+    without the text. Needs: pip install 'hpcml[serve]'.
     """
 
     run: PathLike

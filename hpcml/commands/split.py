@@ -25,9 +25,7 @@ class Split(Operation[None]):
     test_share: float = 0.3
     """Share of the rows that become test rows."""
     valid_share: float | None = None
-    """Share of the rows that become rows of the split valid. Default: no such split. The test rows
-    do not depend on it.
-    """
+    """Share of the rows that become rows of the split valid. Default: no such split. The test rows do not depend on it."""
     stratified: Flag = False
     """Keep the share within every label (by each row's rarest label)."""
     seed: int = 0

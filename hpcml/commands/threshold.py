@@ -41,9 +41,7 @@ class Threshold(Operation["ThresholdReport"]):
     logistic. Default: shrink for labels; search else, and with the two options below.
     """
     split: str | None = None
-    """Rows that neither trained the model nor will judge it: a split of the file, or all. Default:
-    valid.
-    """
+    """Rows that neither trained the model nor will judge it: a split of the file, or all. Default: valid."""
     min_positives: Annotated[int | None, Range(1)] = None
     """Search, half: minimum number of these rows per label for a threshold of its own; other labels
     share that of micro F1. Default: 1.

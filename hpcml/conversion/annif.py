@@ -4,9 +4,8 @@ All inputs are one corpus, in the order given. Each rank reads consecutive docum
 many bytes as others. The forms are those of Annif 1.4 (annif/corpus, annif/schemas/document.json). A
 damaged document, which Annif passes over with a warning, is an error.
 
-A vocabulary is TSV: `<URI> TAB label [TAB notation]`, in one language; or CSV: the columns uri,
-label_XX for each language XX, and notation. A subject without any label is deprecated: no document
-has it.
+A vocabulary is TSV: `<URI> TAB label [TAB notation]`, in one language; or CSV: the columns uri, label_XX for each language XX, and
+notation. A subject without any label is deprecated: no document has it.
 """
 
 from __future__ import annotations

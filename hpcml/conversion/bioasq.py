@@ -1,8 +1,7 @@
 """BioASQ's articles: {"articles": [{"pmid", "title", "abstractText", "year", "meshMajor"}, ...]}.
 
-The files of a test have "documents", "abstract" and no meshMajor. A file of all articles has tens
-of gigabytes and one article a line, so its lines are shared out over ranks. One of at most
-WHOLE_BYTES may be laid out as it likes: each rank reads it whole.
+The files of a test have "documents", "abstract" and no meshMajor. A file of all articles has tens of gigabytes and one article a
+line, so its lines are shared out over ranks. One of at most WHOLE_BYTES may be laid out as it likes: each rank reads it whole.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from hpcml.conversion.labels import MISSING
 from hpcml.conversion.part import Part
 from hpcml.conversion.records import BadRecords
 from hpcml.conversion.table import Batch, Roles, read_table, wanted
+from hpcml.data.svmlight import number_of
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, go_to, open_plain, plain_size
 from hpcml.files.table import unescaped_formulas
@@ -353,7 +354,7 @@ def csv_batch(path: Path, rows: list[list[str]], lines: list[int], names: list[s
             if "_" in (together := "".join(values)) or not together.isascii():
                 raise ValueError("float() takes underscores and the digits of other scripts")
         except ValueError:
-            wrong = next(number for number, value in enumerate(values) if not _is_number(value))
+            wrong = next(number for number, value in enumerate(values) if number_of(value or "0") is None)
             row, column = divmod(wrong, len(numbers))
             shown = values[wrong][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             hint = "name columns with --features, --labels, --id or --text"
@@ -373,11 +374,3 @@ def csv_batch(path: Path, rows: list[list[str]], lines: list[int], names: list[s
             raise DataError(f"{place(row)}: column {name!r}: {shown!r} is not UTF-8; save the file as UTF-8")
         found[name] = unescaped_formulas(texts) if "'" in together else texts
     return Batch(len(rows), found, place)
-
-
-def _is_number(value: str) -> bool:
-    try:
-        float(value or "0")
-    except ValueError:
-        return False
-    return "_" not in value and value.isascii()

@@ -1,8 +1,7 @@
 """A corpus that every machine has: docstrings of Python and of the packages hpcml needs.
 
-No package is imported: files are found by name and read with `ast`. Labels are the parts of the
-dotted module name, hundreds, hierarchical and long-tailed: "scipy", "scipy.sparse",
-"scipy.sparse.csgraph".
+No package is imported: files are found by name and read with `ast`. Labels are the parts of the dotted module name, hundreds,
+hierarchical and long-tailed: "scipy", "scipy.sparse", "scipy.sparse.csgraph".
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The words of a corpus that does not fit memory, and counts of its word pairs, merged over all runs of all ranks.
 
-A run ends at this number of different words, or keys of pairs, which are then stored in order.
-Merging goes through all runs of all ranks side by side, one range of terms a rank at a time. Ranges
-hold about the same number of terms, and follow each other in order.
+A run ends at this number of different words, or keys of pairs, which are then stored in order. Merging goes through all runs of all
+ranks side by side, one range of terms a rank at a time. Ranges hold about the same number of terms, and follow each other in order.
 """
 
 from __future__ import annotations

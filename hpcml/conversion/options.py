@@ -55,16 +55,13 @@ class ConvertOptions:
     split_column: Annotated[str | None, Name] = None
     """Column with the split of each row, such as train or test."""
     group: Annotated[str | None, Name] = None
-    """Column (jsonl: key, annif: field of the metadata) that names the group of each row, such as the
-    work of an edition or the patient of a sample. No split, fold or sample divides a group. Rows
-    without a value are groups of their own.
+    """Column (jsonl: key, annif: field of the metadata) that names the group of each row, such as the work of an edition or the
+    patient of a sample. No split, fold or sample divides a group. Rows without a value are groups of their own.
     """
     missing_as_zero: Annotated[Flag, OF_NUMBERS] = False
     """Take a missing number for 0. Default: it is an error."""
     missing_columns_as_zero: Annotated[Flag, OF_NUMBERS, LIKE] = False
-    """With --like: features of that file that the input lacks are 0 in all rows. Default: a missing
-    column is an error.
-    """
+    """With --like: features of that file that the input lacks are 0 in all rows. Default: a missing column is an error."""
     delimiter: str | None = None
     """Character between the columns, such as ";". Default: a comma."""
     no_quotes: Flag = False
@@ -84,15 +81,11 @@ class ConvertOptions:
     encoding: str | None = None
     """Encoding of the files, such as latin-1. Default: utf-8."""
     test_years: Annotated[tuple[str, ...], Several, Or("int")] = ()
-    """Years whose citations are the split test, as in 2019, 2017-2019 or 2019- (and later); the
-    others are the split train.
-    """
+    """Years whose citations are the split test, as in 2019, 2017-2019 or 2019- (and later); the others are the split train."""
     major_topics: Flag = False
     """Only headings that are major topics of a citation are its labels."""
     no_check_tags: Flag = False
-    """Leave out MeSH check tags, the headings that indexers check for every article, such as Humans
-    and Adult.
-    """
+    """Leave out MeSH check tags, the headings that indexers check for every article, such as Humans and Adult."""
     layer: Annotated[str | None, NotWith("raw", "obsm")] = None
     """Layer that is the matrix of features. Default: X."""
     raw: Annotated[Flag, NotWith("obsm")] = False
@@ -100,9 +93,7 @@ class ConvertOptions:
     obsm: str | None = None
     """Entry of obsm that is the matrix of features, which are named NAME:0 and so on. Default: X."""
     vocabulary: Path | None = None
-    """Subject vocabulary (TSV or CSV), which names the subjects; others are left out. Default: all
-    subjects of the documents.
-    """
+    """Subject vocabulary (TSV or CSV), which names the subjects; others are left out. Default: all subjects of the documents."""
     language: Annotated[str | None, Only("vocabulary")] = None
     """Language of the labels of a vocabulary as CSV, such as en."""
     unindexed: Flag = False
@@ -112,9 +103,8 @@ class ConvertOptions:
     label_names: Path | None = None
     """Text file with the names of the labels, one a line."""
     descriptors: Path | None = None
-    """File with a readable title for each label: NLM's file of MeSH descriptors (desc2026.xml, or
-    .gz), or lines "name=UI" or `UI<tab>name<tab>tree numbers`. Titles are shown next to
-    the names of labels.
+    """File with a readable title for each label: NLM's file of MeSH descriptors (desc2026.xml, or .gz), or lines "name=UI" or
+    `UI<tab>name<tab>tree numbers`. Titles are shown next to the names of labels.
     """
     fields: Annotated[tuple[str, ...], FieldNames, NOT_LIKE] = ()
     """Make separate features for each of these fields. With title=T,text=A the feature "crop T" is the
@@ -124,9 +114,7 @@ class ConvertOptions:
     whole_fields: Annotated[tuple[str, ...], FieldNames, NOT_LIKE, Only("fields")] = ()
     """Those of --fields whose values are features as they are, such as the names of journals."""
     headings_as_features: Annotated[Flag, NOT_LIKE, OF_TEXT] = False
-    """The labels of a row are features, too, named as in "Humans (heading)". Training leaves a
-    label's own one out.
-    """
+    """The labels of a row are features, too, named as in "Humans (heading)". Training leaves a label's own one out."""
     binary: Annotated[Flag, NOT_LIKE, OF_TEXT] = False
     """Words are present or not. Default: log(tf + 1) · idf with unit length."""
     pairs: Annotated[Flag, NOT_LIKE, OF_TEXT] = False
@@ -136,15 +124,12 @@ class ConvertOptions:
     stop_words: Annotated[Path | None, NOT_LIKE, OF_TEXT] = None
     """File of words to leave out, one a line."""
     like: Path | None = None
-    """Dataset, or run folder of a model, whose features and labels are used again. Labels that it
-    lacks are kept aside as unknown.
+    """Dataset, or run folder of a model, whose features and labels are used again. Labels that it lacks are kept aside as unknown.
     """
     new_labels: Annotated[Flag, LIKE] = False
     """With --like: labels that the file lacks become labels, too, behind those of the file."""
     renamed: Annotated[tuple[str, ...], Several, LIKE] = ()
-    """With --like: labels with another name than in the file, as in OLD=NEW, or files with
-    `OLD<tab>NEW` on each line.
-    """
+    """With --like: labels with another name than in the file, as in OLD=NEW, or files with `OLD<tab>NEW` on each line."""
     ignore_splits: Flag = False
     """Ignore the splits of the rows in the input (jsonl: the key split; npz: the array splits), for instance to
     draw others with --test-share.

@@ -13,8 +13,9 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
 from hpcml.conversion.table import Batch, Roles, numbered, read_table, wanted
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import DataError
 from hpcml.files.opening import open_regular
+from hpcml.files.table import pyarrow
 from hpcml.partition import bounds_in_items
 
 ROWS = 2048  # that are looked at together
@@ -33,11 +34,9 @@ class ParquetFile(NamedTuple):
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     """Turn errors of pyarrow about a damaged file into a DataError."""
-    import pyarrow
-
     try:
         yield
-    except (pyarrow.ArrowException, ValueError, OSError) as error:
+    except (pyarrow().ArrowException, ValueError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         reason = " ".join(str(error).split())[:200].rstrip(".")
@@ -47,27 +46,17 @@ def _readable(path: Path) -> Iterator[None]:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """The file, of which columns are read piece by piece. Raises DataError, OSError."""
-    from pyarrow import parquet
-
     with open_regular(path):  # no pipe, and no error of pyarrow's where the operating system says what is wrong
         pass
     with _readable(path):
-        file = parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
+        file = pyarrow().parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
     with file:
         yield file
 
 
-def check_pyarrow() -> None:
-    """Raise ConfigError without pyarrow."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        raise ConfigError("parquet needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
-
-
 def open_parquet(paths: Sequence[Path]) -> list[ParquetFile]:
     """Return the columns and sizes of files. Raises ConfigError, DataError, OSError."""
-    check_pyarrow()
+    pyarrow()
     files = []
     for path in paths:
         with _opened(path) as file:
@@ -84,7 +73,7 @@ def open_parquet(paths: Sequence[Path]) -> list[ParquetFile]:
 def read_parquet(task: Conversion) -> Part:
     """Collective. Read an even share of the rows. Raises DataError that names the row."""
     with mpi.agreed(task.comm, f"reading {task.what}"):
-        check_pyarrow()
+        pyarrow()
     files = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: open_parquet(task.inputs))
     bounds = bounds_in_items([sum(file.groups) for file in files], task.comm.size)
 
@@ -108,7 +97,6 @@ def batches_of(
     file: ParquetFile, begin: int, end: int, indicators: Sequence[str], numbers: list[str], others: list[str]
 ) -> Iterator[Batch]:
     """Rows begin..end of a file, of whole row groups. Raises DataError, OSError."""
-    import pyarrow
     from pyarrow import types
 
     ends = np.cumsum(file.groups)
@@ -141,7 +129,7 @@ def batches_of(
                 with _readable(file.path):
                     columns: dict[str, Any] = {name: some.column(name).to_pylist() for name in others}
                     for name in numbers:
-                        column = some.column(name).cast(pyarrow.float64(), safe=False)
+                        column = some.column(name).cast(pyarrow().float64(), safe=False)
                         columns[name] = column.to_numpy(zero_copy_only=False)
                 yield Batch(some.num_rows, columns, numbered(file.path, max(begin, at)))
             at += batch.num_rows

@@ -1,8 +1,7 @@
 """Rows on their way to a dataset: this rank's rows with labels, ids and splits, and the columns, equal on all ranks.
 
-Without --like all labels that rows have are labels of the dataset. With it these are the labels of
-that file; what it lacks is kept beside them as unknown, by name, so that a model of that file can
-be judged on all that the rows have.
+Without --like all labels that rows have are labels of the dataset. With it these are the labels of that file; what it lacks is kept
+beside them as unknown, by name, so that a model of that file can be judged on all that the rows have.
 """
 
 from __future__ import annotations

@@ -146,11 +146,7 @@ def read_pubmed(task: Conversion) -> Part:
     stays = rows_that_stay(comm, np.array(keys, dtype=np.int64))
     with mpi.agreed(comm, "leaving out what was replaced"):
         corpus.keep(stays)
-    of_all = [
-        *(counts[what] for what in ("records", "deletions", "books")),
-        corpus.n_rows,
-        indexing.count(OTHER_METHOD),
-    ]
+    of_all = [*(counts[what] for what in ("records", "deletions", "books")), corpus.n_rows, indexing.count(OTHER_METHOD)]
     n_records, n_deletions, n_books, n_rows, n_other = mpi.exclusive_sum(comm, of_all)[1].tolist()
     read = f"{plural(n_records, 'citation')} and {plural(n_deletions, 'deletion')}"
     task.log(f"{plural(len(task.inputs), 'file')}: {read}; making {plural(n_rows, 'row')}")

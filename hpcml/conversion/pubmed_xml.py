@@ -1,7 +1,6 @@
 """PubMed XML: records and deletions, one at a time. Memory is bounded by one record.
 
-The elements are those of NLM's PubMed DTD; a file of MEDLINE's older DTD, whose root is
-MedlineCitationSet, has the same records.
+The elements are those of NLM's PubMed DTD; a file of MEDLINE's older DTD, whose root is MedlineCitationSet, has the same records.
 """
 
 from __future__ import annotations

@@ -136,9 +136,8 @@ def split(
 ) -> None:
     """Collective over `comm`. Write `path` with splits train, test, valid to `output`, or in place.
 
-    The file is copied beside its destination, the copy is edited and renamed. Raises ConfigError
-    for shares outside (0, 1) or that leave a split empty, and for splits or an output that exist
-    (without `force`); DataError for unusable files.
+    The file is copied beside its destination, the copy is edited and renamed. Raises ConfigError for shares outside (0, 1) or that
+    leave a split empty, and for splits or an output that exist (without `force`); DataError for unusable files.
     """
     for name, share in (("test_share", test_share), ("valid_share", valid_share)):
         if share is not None and not 0 < share < 1:

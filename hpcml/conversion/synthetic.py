@@ -68,10 +68,9 @@ def circle(draw: Draw) -> Points:
 def gaussians(draw: Draw) -> Points:
     """Five Gaussians a class, equally likely, of one area; positive where x + y > 0.
 
-    After Kamath et al. (2018), section 5.3, whose means and boundary are not legible in our copy.
-    The negative class is the mirror image of the positive one, (x, y) → (-y, -x). In each class one
-    Gaussian is the nearest to the boundary. A point that would lie nearer to it than 0.02, or
-    beyond, is reflected at the line 0.02 away: the classes are separable with that gap.
+    After Kamath et al. (2018), section 5.3, whose means and boundary are not legible in our copy. The negative class is the mirror
+    image of the positive one, (x, y) → (-y, -x). In each class one Gaussian is the nearest to the boundary. A point that would lie
+    nearer to it than 0.02, or beyond, is reflected at the line 0.02 away: the classes are separable with that gap.
     """
     component = (2 * len(GAUSSIANS) * draw("component")).astype(np.intp)
     positive = component < len(GAUSSIANS)
@@ -92,9 +91,8 @@ def gaussians(draw: Draw) -> Points:
 def checkerboard(draw: Draw) -> Points:
     """Uniform in [0, 1]²; positive where ⌊2u⌋ + ⌊2v⌋ is even, (u, v) being the point turned by π/4.
 
-    The rotated checkerboard of Kuncheva with the a = 1/2 of Elwell & Polikar (2011), whose board
-    turns through all angles; Kamath et al. (2018), section 6.3, take it from there and state
-    neither.
+    The rotated checkerboard of Kuncheva with the a = 1/2 of Elwell & Polikar (2011), whose board turns through all angles; Kamath
+    et al. (2018), section 6.3, take it from there and state neither.
     """
     x, y = _rectangle(draw, (0, 1), (0, 1))
     cos, sin = elementary.cos(ANGLE), elementary.sin(ANGLE)
@@ -105,9 +103,8 @@ def checkerboard(draw: Draw) -> Points:
 def sine(draw: Draw) -> Points:
     """Uniform in [0, 10π] × [-1, 1]; positive where y > sin x.
 
-    After Kamath et al. (2018), section 6.3, whose function and intervals are not legible in our
-    copy. With these the best line is right for 69 % of the points; the paper's linear machines are
-    for 62 % to 69 %.
+    After Kamath et al. (2018), section 6.3, whose function and intervals are not legible in our copy. With these the best line is
+    right for 69 % of the points; the paper's linear machines are for 62 % to 69 %.
     """
     x, y = _rectangle(draw, (0, 2 * math.pi * PERIODS), (-1, 1))
     return Points(x, y, y > elementwise.sin(x))

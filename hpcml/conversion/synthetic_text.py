@@ -1,9 +1,7 @@
-"""A corpus of any size, made by formula: words by Zipf's law, labels with a long tail, and words
-that labels bring.
+"""A corpus of any size, made by formula: words by Zipf's law, labels with a long tail, and words that labels bring.
 
-A row is a function of the seed, its number and the numbers of features and labels: the first rows
-of a longer corpus are the same rows. Ranks count words and labels from the most frequent on;
-columns are ranks in an order that looks random.
+A row is a function of the seed, its number and the numbers of features and labels: the first rows of a longer corpus are the same
+rows. Ranks count words and labels from the most frequent on; columns are ranks in an order that looks random.
 
 - The share of the word of rank r is ∫ (x + q)^-s dx over r..r+1, of the whole (Zipf–Mandelbrot). A
   row has a number of such words that is the sum of two geometric ones of mean m, so that a word of
@@ -58,9 +56,7 @@ class LabelledSlice(NamedTuple):
 
 
 def zipf_law(size: int, exponent: float, shift: float) -> tuple[float, float, float, float, int]:
-    """Shift, power = 1 - exponent, shift^power, power ∫ (x + shift)^-exponent dx over 0..size;
-    size.
-    """
+    """Shift, power = 1 - exponent, shift^power, power ∫ (x + shift)^-exponent dx over 0..size; size."""
     power = 1 - exponent
     start = float(elementary.power(shift, power))
     return shift, power, start, float(elementary.power(size + shift, power)) - start, size

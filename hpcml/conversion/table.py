@@ -1,9 +1,8 @@
 """Tables: options name their columns; rows become texts or numbers, with labels, names and splits.
 
-An index of pandas, a row number or an identifier says nothing about other rows, but in a sorted file it
-determines the labels. So such columns are no features. The row number and identifiers are known only after the last row.
-Their values are compared while they are read: a rank keeps the first row number of each file, and the values of
-identifiers. Then the ranks compare what they have.
+An index of pandas, a row number or an identifier says nothing about other rows, but in a sorted file it determines the labels. So
+such columns are no features. The row number and identifiers are known only after the last row. Their values are compared while they
+are read: a rank keeps the first row number of each file, and the values of identifiers. Then the ranks compare what they have.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion, reading
 from hpcml.conversion.labels import LabelValues, check_no_list, indicator_values
-from hpcml.conversion.number_rows import FINITE, NumberRows, dense_blocks, finish
+from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, dense_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import LabelledRows, Part
 from hpcml.conversion.split import check_split_name
-from hpcml.conversion.text import Corpus, vectorise
+from hpcml.conversion.text import Corpus, Values, vectorise
 from hpcml.conversion.vocabulary import PLAIN, Field
 from hpcml.data.in_memory import is_missing
 from hpcml.data.svmlight import label_name
@@ -126,6 +125,17 @@ class Batch(NamedTuple):
             return self
         columns = {name: values[begin:end] for name, values in self.columns.items()}
         return Batch(end - begin, columns, lambda row: self.place(begin + row), self.file)
+
+    def numbers(self, names: Sequence[str], zero: bool = False) -> Iterator[NumberSlice]:
+        """Yield the rows of these columns of numbers; `zero`: NaN is 0. Raises DataError that names row and column."""
+
+        def take(begin: int, end: int) -> np.ndarray:
+            return np.stack([self.columns[name][begin:end] for name in names], axis=1)
+
+        def wrong(row: int, column: int, value: float) -> str:
+            return f"{self.place(row)}: column {names[column]!r}: {unfit(value)}"
+
+        return dense_blocks(take, (0, self.n_rows), len(names), zero, wrong)
 
 
 def numbered(what: object, first: int) -> Callable[[int], str]:
@@ -300,13 +310,13 @@ def _add_texts(corpus: Corpus, batch: Batch, roles: Roles, options: ConvertOptio
     """Append rows that are made from texts, or none. Raises DataError that names the row, OSError."""
     told_apart = not roles.text
     labels, ids, splits, groups = _described(corpus, batch, roles, options)
-    of_rows: list[list[list[str]]] = []
+    of_rows: list[Values] = []
     for row in range(batch.n_rows):
-        values = [_checked(batch, row, name, batch.columns[name][row], texts_of) for name in roles.texts]
+        values = texts_of_row(batch, row, roles.texts, told_apart)
         for field, texts in zip(roles.fields if told_apart else (), values, strict=False):
             if field.whole and any("\0" in text for text in texts):
                 raise DataError(f"{batch.place(row)}: column {field.name!r}: a value with a NUL, which cannot be stored; remove it")
-        of_rows.append(values if told_apart else [[], [text for texts in values for text in texts]])
+        of_rows.append(values)
     for row, of_fields in enumerate(of_rows):
         corpus.add(ids[row], of_fields, labels[row], splits[row], group=groups[row])
 
@@ -314,13 +324,7 @@ def _add_texts(corpus: Corpus, batch: Batch, roles: Roles, options: ConvertOptio
 def _add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], roles: Roles, options: ConvertOptions) -> None:
     """Append rows of numbers, or none. Raises DataError that names the row, OSError."""
 
-    def take(begin: int, end: int) -> np.ndarray:
-        return np.stack([batch.columns[name][begin:end] for name in features], axis=1)
-
-    def wrong(row: int, column: int, value: float) -> str:
-        return f"{batch.place(row)}: column {features[column]!r}: {unfit(value)}"
-
-    blocks = list(dense_blocks(take, (0, batch.n_rows), len(features), options.missing_as_zero, wrong))
+    blocks = list(batch.numbers(features, options.missing_as_zero))
     describe_rows(rows, batch, roles, options)
     for some in blocks:
         rows.add(some)
@@ -436,6 +440,12 @@ def _as_written(value: object) -> str:
         return str(value)
     shown = f"{value:g}" if isinstance(value, (float, np.floating)) else type(value).__name__
     raise ValueError(f"{shown}, but expected a string or a whole number")
+
+
+def texts_of_row(batch: Batch, row: int, columns: Sequence[str], told_apart: bool) -> Values:
+    """Return the values of each field of a row of texts. Raises DataError that names row and column."""
+    values = [_checked(batch, row, name, batch.columns[name][row], texts_of) for name in columns]
+    return values if told_apart else [[], [text for texts in values for text in texts]]
 
 
 def texts_of(value: object) -> list[str]:

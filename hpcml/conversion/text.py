@@ -357,7 +357,5 @@ class FewTexts:
             self.settings.pairs,
         )
         sizes, indices, data = weighted(self.settings, counted)
-        n_features = len(self.settings.vocabulary)
-        indices = indices.astype(np.int32 if n_features < 2**31 else np.int64)
         data = np.ones(indices.size, dtype=np.float32) if data is None else data
-        return Shard.of_csr((offsets(sizes), indices, data), n_features, self.n_labels)
+        return Shard.of_csr((offsets(sizes), indices, data), len(self.settings.vocabulary), self.n_labels)

@@ -1,9 +1,8 @@
 """Terms as integers: a vocabulary of words and word pairs that is the same for any number of ranks.
 
-Words are numbered in code-point order. The key of word a is a·(V+1), that of the pair "a b" is
-a·(V+1) + b + 1, V being the number of words. As a space sorts before every letter and digit, the
-order of keys is the code-point order of the terms. Where fields are told apart (`convert --fields`),
-words end with their fields' tags, and the words of a pair have the same one.
+Words are numbered in code-point order. The key of word a is a·(V+1), that of the pair "a b" is a·(V+1) + b + 1, V being the number
+of words. As a space sorts before every letter and digit, the order of keys is the code-point order of the terms. Where fields are
+told apart (`convert --fields`), words end with their fields' tags, and the words of a pair have the same one.
 
 The feature of the word "earthquake" in a field with the tag T is named "earthquake T", that of a
 word pair "new york T", and that of a value taken whole "Disasters T". A tag has no white space and
@@ -52,8 +51,7 @@ PLAIN = (Field("title", ""), Field("text", ""))
 def parse_fields(given: Iterable[str], whole: Iterable[str] = ()) -> tuple[Field, ...]:
     """The fields of texts such as "title=T" and "journal": NAME or NAME=TAG (by default NAME).
 
-    `whole` names those whose values are features as they are. PLAIN without any; raises ValueError
-    with the reason.
+    `whole` names those whose values are features as they are. PLAIN without any; raises ValueError with the reason.
     """
     whole_names = list(whole)
     pairs = [(name, tag if equals else name) for name, equals, tag in (text.partition("=") for text in given)]

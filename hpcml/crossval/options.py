@@ -31,6 +31,4 @@ class CvOptions:
     rows that a fold trains on. Default: none, with a warning if the scales differ by more than 100.
     """
     bias: Annotated[bool, Parameter(negative="--no-bias")] = True
-    """With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no
-    intercept.
-    """
+    """With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no intercept."""

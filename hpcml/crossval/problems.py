@@ -84,10 +84,9 @@ def _label_sets(slab: Shard) -> sp.csr_matrix:
 def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Sequence[str], log: Log | None) -> CvProblem:
     """A file's labels (`label`, those of the options, or all) and sizes, before its rows are read.
 
-    Labels that have too few rows, or groups, for the folds are left out unless they were asked for. Local.
-    Raises ConfigError for an unknown label or one with too few rows, and for a negative value if
-    some methods (`refusing`) take none; DataError for a damaged file.
-    A `log` gets a warning if features are of very different scale.
+    Labels that have too few rows, or groups, for the folds are left out unless they were asked for. Local. Raises ConfigError for
+    an unknown label or one with too few rows, and for a negative value if some methods (`refusing`) take none; DataError for a
+    damaged file. A `log` gets a warning if features are of very different scale.
     """
     with DataFile(path) as dataset:
         rows, names = dataset.labelled_split(options.split), dataset.label_names()

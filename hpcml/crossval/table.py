@@ -53,10 +53,9 @@ def average_ranks(values: np.ndarray) -> np.ndarray:
 def corrected_test(differences: np.ndarray, test_share: float) -> float:
     """Return the two-sided p of the differences (n,) of two methods in n ≥ 2 folds.
 
-    The corrected resampled t-test (Nadeau & Bengio 2003), for models that share training rows.
-    `test_share` is the number of test rows divided by that of training rows: 1/(K − 1) for K folds.
-    The statistic is mean / √((1/n + test_share) · variance), with n − 1 degrees of freedom. NaN if
-    all differences are 0 or one is NaN.
+    The corrected resampled t-test (Nadeau & Bengio 2003), for models that share training rows. `test_share` is the number of test
+    rows divided by that of training rows: 1/(K − 1) for K folds. The statistic is mean / √((1/n + test_share) · variance), with n −
+    1 degrees of freedom. NaN if all differences are 0 or one is NaN.
     """
     from scipy.stats import t
 

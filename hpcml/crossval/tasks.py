@@ -1,8 +1,7 @@
 """The tasks of a cross-validation (data, label, part, method), divided over the ranks.
 
-Which rank does a task changes nothing in it, so the numbers are the same on any number of ranks. The
-fold of a row is drawn from the seed by the key of the row or its group, so it does not depend on the
-order of the rows.
+Which rank does a task changes nothing in it, so the numbers are the same on any number of ranks. The fold of a row is drawn from
+the seed by the key of the row or its group, so it does not depend on the order of the rows.
 """
 
 from __future__ import annotations

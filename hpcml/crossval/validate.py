@@ -27,10 +27,9 @@ def cross_validate(
 ) -> CrossValidation:
     """Return F1 in folds (Carvalho & Cohen 2006, 4.2). Collective over `comm`.
 
-    `names` are methods with a name of their own, base learners, or dotted paths of scikit-learn
-    classifiers. `data` are files and labels: without a label each label of the file is classified
-    against all others, and the file's result is the mean over them. All methods are trained and judged on
-    the same rows; the others are compared with the baseline, by default the first.
+    `names` are methods with a name of their own, base learners, or dotted paths of scikit-learn classifiers. `data` are files and
+    labels: without a label each label of the file is classified against all others, and the file's result is the mean over them.
+    All methods are trained and judged on the same rows; the others are compared with the baseline, by default the first.
     """
     with mpi.agreed(comm, "preparing the methods"):
         chosen = [method_of(name) if options.bias else method_of(name).without_intercept() for name in names]

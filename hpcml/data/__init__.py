@@ -4,7 +4,6 @@
         shard = load_shard(comm, dataset, "train")  # this rank's rows, mapped from the file
     rows, columns = compact_rows(comm, shard, bias=True)  # copied without unused features
 
-What comes in is a file that `conversion` made. What goes out are CSR arrays: a `Shard` to score,
-`CompactRows` to train on, with a `ColumnMap` back to the features of the file. Begin with
-`dataset`, `shard` and `compact`.
+What comes in is a file that `conversion` made. What goes out are CSR arrays: a `Shard` to score, `CompactRows` to train on, with a
+`ColumnMap` back to the features of the file. Begin with `dataset`, `shard` and `compact`.
 """

@@ -1,11 +1,10 @@
 """The rows that a rank trains on, copied without the features that carry nothing.
 
-A column is what a method has a weight for. Features that two or more training rows have get a
-column each, the frequent ones first, so that the weights used most lie together. Features that no
-training row has get none. Features that only one row has are folded into one column of that row,
-whose value is their norm there: every (sub)gradient moves their weights in proportion to their
-values, so this is a rotation of the space, which changes neither the objective nor a step of any
-method that knows only inner products. Half of the words of a text corpus occur in one document.
+A column is what a method has a weight for. Features that two or more training rows have get a column each, the frequent ones first,
+so that the weights used most lie together. Features that no training row has get none. Features that only one row has are folded
+into one column of that row, whose value is their norm there: every (sub)gradient moves their weights in proportion to their values,
+so this is a rotation of the space, which changes neither the objective nor a step of any method that knows only inner products.
+Half of the words of a text corpus occur in one document.
 """
 
 from __future__ import annotations

@@ -27,9 +27,8 @@ TREE_NUMBER = re.compile(r"[A-Z]\d{2}(\.\d{3})*|[A-Z]")
 
 
 class Descriptor(NamedTuple):
-    """A heading, the places where it hangs in the trees (of Humans: B01.050.150...), its class (""
-    where the file has none; 1 is a topic, 2 a type of publication, 3 a check tag, 4 a place) and
-    its other terms.
+    """A heading, the places where it hangs in the trees (of Humans: B01.050.150...), its class ("" where the file has none; 1 is a
+    topic, 2 a type of publication, 3 a check tag, 4 a place) and its other terms.
     """
 
     name: str

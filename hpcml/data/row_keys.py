@@ -1,9 +1,8 @@
 """Keys of rows: 64-bit hashes that identify a record in every file that contains it.
 
-The key of a row is a hash of its id or, without an id, of its content: the text of a document, or
-the features (by name, if they have names) and their values. Splits, folds and samples are drawn by
-key, so a row keeps its side when other rows are added, removed or reordered. Rows of one group have
-a second key in common, which takes the place of the first in all draws.
+The key of a row is a hash of its id or, without an id, of its content: the text of a document, or the features (by name, if they
+have names) and their values. Splits, folds and samples are drawn by key, so a row keeps its side when other rows are added, removed
+or reordered. Rows of one group have a second key in common, which takes the place of the first in all draws.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from hpcml.data.in_memory import find_fall, find_outside, row_of, unordered
 from hpcml.errors import DataError
 from hpcml.partition import bounds_by_weight, entries_of, offsets
 
+NO_ROWS = np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)  # CSR arrays
 Rows: TypeAlias = Any  # n × d, float32: a csr_matrix (scipy has no types), or an array
 
 
@@ -52,9 +53,11 @@ class Shard:
         weights: np.ndarray | None = None,
     ) -> Shard:
         """Return all rows of CSR arrays (indptr, indices, data) as a shard, with label sets (indptr, indices) or none."""
-        n = csr[0].size - 1
+        indptr, indices, data = csr
+        n, indices = indptr.size - 1, indices.astype(np.int32 if n_features < 2**31 else np.int64, copy=False)
         y = labels or (np.zeros(n + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
-        return cls(first_row, np.arange(n), *csr, *y, n if n_global is None else n_global, first_row, n_features, n_labels, weights)
+        n_global = n if n_global is None else n_global
+        return cls(first_row, np.arange(n), indptr, indices, data, *y, n_global, first_row, n_features, n_labels, weights)
 
     @property
     def n_local(self) -> int:

@@ -1,11 +1,9 @@
 """Rows dealt to folds, or divided into splits of given sizes, with the labels balanced.
 
-Iterative stratification (Sechidis, Tsoumakas & Vlahavas 2011: rows with rare labels first), with
-another choice of the part: it is the one that keeps the labels of a row closest to their shares,
-all of them together and not only the rarest. On 6,000 rows with 5 of 20,000 labels (chances
-proportional to rank^-0.8) and a share of .2, the mean square of (rows of a label in the test part,
-less its share) is .23, of the published choice .72, of a random split .79; on 4,000 rows of
-debian_tags_en .37, 3.1 and 9.7.
+Iterative stratification (Sechidis, Tsoumakas & Vlahavas 2011: rows with rare labels first), with another choice of the part: it is
+the one that keeps the labels of a row closest to their shares, all of them together and not only the rarest. On 6,000 rows with 5
+of 20,000 labels (chances proportional to rank^-0.8) and a share of .2, the mean square of (rows of a label in the test part, less
+its share) is .23, of the published choice .72, of a random split .79; on 4,000 rows of debian_tags_en .37, 3.1 and 9.7.
 
 Rows are drawn by their keys (`hpcml.data.row_keys`), and rows of one group stay together.
 """

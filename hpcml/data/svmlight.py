@@ -93,7 +93,7 @@ def parse_slowly(block: bytes, zero_based: bool, wrong: dict[int, str]) -> Rows:
                 continue
             if b":" not in token[0]:
                 for text in token[0].split(b","):
-                    label = _number(text)
+                    label = number_of(text)
                     if label is None or not math.isfinite(label):
                         raise ValueError(f"label {_shown(text)!r}, but expected numbers separated by commas")
                     labels.append(label)
@@ -121,7 +121,7 @@ def parse_slowly(block: bytes, zero_based: bool, wrong: dict[int, str]) -> Rows:
 def _pair(token: bytes, last: int, zero_based: bool) -> tuple[int, float]:
     """Return index and value of a token behind index `last`. Raises ValueError with the reason."""
     index, colon, text = token.partition(b":")
-    value = _number(text) if colon and INDEX.fullmatch(index) else None
+    value = number_of(text) if colon and INDEX.fullmatch(index) else None
     if index == b"qid":
         raise ValueError(f"{_shown(token)!r}: query ids are not supported; remove them")
     if value is None:
@@ -141,10 +141,10 @@ def _pair(token: bytes, last: int, zero_based: bool) -> tuple[int, float]:
     return number, value
 
 
-def _number(text: bytes) -> float | None:
-    """Return the number that a text stands for, finite or not; None if it is none."""
+def number_of(text: str | bytes) -> float | None:
+    """Return the number that a text stands for, finite or not; None if it is none, or has underscores or other digits."""
     try:
-        return None if b"_" in text else float(text)  # Python reads 1_0 as 10
+        return float(text) if text.isascii() and "_" not in repr(text) else None
     except ValueError:
         return None
 
@@ -321,8 +321,7 @@ def check_standard_input(source: str | Path) -> None:
 class SvmlightStream:
     """The rows of an svmlight text: iterate over it once, and close it, or use a `with`.
 
-    Iterating is collective, and gives the same TextRows on all ranks; `parts()` gives each its
-    part.
+    Iterating is collective, and gives the same TextRows on all ranks; `parts()` gives each its part.
     """
 
     def __init__(

@@ -44,12 +44,10 @@ class DistributedClassifier(BaseEstimator):
         return twin
 
     def fit(self: Self, X: Any, y: Any) -> Self:
-        """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and
-        their labels y.
+        """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and their labels y.
 
-        y (n,) holds classes; where label sets can be learnt, lists (or sets) of names of labels, or
-        (n, n_labels), dense or sparse, zeros and ones. Raises ValueError or TypeError for what does
-        not fit.
+        y (n,) holds classes; where label sets can be learnt, lists (or sets) of names of labels, or (n, n_labels), dense or sparse,
+        zeros and ones. Raises ValueError or TypeError for what does not fit.
         """
         return self._fit_weighted(X, y, None)
 

@@ -1,5 +1,4 @@
-"""The parameters of scikit-learn classifiers: a class names those that it offers, and its options
-say the rest.
+"""The parameters of scikit-learn classifiers: a class names those that it offers, and its options say the rest.
 
     @classifier_of(DualOptions)
     class DualClassifier(LinearClassifier):
@@ -12,10 +11,9 @@ say the rest.
 The parameter `comm` (COMM) and the attributes that its class names in `_learnt` (ATTRIBUTES) are described
 here; a docstring describes only those that are its own.
 
-`OPTION` is the default of the option of that name (`OPTION_OF` has the names that scikit-learn
-uses), the annotation says what is allowed, and the text of the option is the parameter's
-documentation, unless one stands behind it. The constructor is that of a dataclass, so that
-scikit-learn, type checkers and `help` see its signature.
+`OPTION` is the default of the option of that name (`OPTION_OF` has the names that scikit-learn uses), the annotation says what is
+allowed, and the text of the option is the parameter's documentation, unless one stands behind it. The constructor is that of a
+dataclass, so that scikit-learn, type checkers and `help` see its signature.
 """
 
 from __future__ import annotations

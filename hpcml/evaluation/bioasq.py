@@ -1,9 +1,8 @@
 """The measures of BioASQ's task a, of labels above thresholds; the same bits on any ranks.
 
-G. Tsatsaronis et al.: An overview of the BioASQ large-scale biomedical semantic indexing and
-question answering competition, BMC Bioinformatics 16 (2015). Each measure is defined in
-docs/lookup/measures.md. Labels of rows that the model does not know count as missed (`judged.Missed`),
-labels of the model that the data do not know as wrongly given.
+G. Tsatsaronis et al.: An overview of the BioASQ large-scale biomedical semantic indexing and question answering competition, BMC
+Bioinformatics 16 (2015). Each measure is defined in docs/lookup/measures.md. Labels of rows that the model does not know count as
+missed (`judged.Missed`), labels of the model that the data do not know as wrongly given.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Values by which labels are compared: log-odds, where the model has probabilities, else scores.
 
-Scores of different labels have one scale only if the labels were trained alike. Probabilities
-always do. Their log-odds, slope · score + offset, have the same order, and do not become equal
-where probabilities round to 0 or 1. Within a label the order stays that of the scores. All that
-ranks the labels of a row, or pairs of rows and labels together, takes its values from here.
+Scores of different labels have one scale only if the labels were trained alike. Probabilities always do. Their log-odds, slope ·
+score + offset, have the same order, and do not become equal where probabilities round to 0 or 1. Within a label the order stays
+that of the scores. All that ranks the labels of a row, or pairs of rows and labels together, takes its values from here.
 """
 
 from __future__ import annotations

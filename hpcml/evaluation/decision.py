@@ -1,9 +1,8 @@
 """From the scores of labels to thresholds and probabilities that do not hurt rare labels.
 
-A label's scores become a `Summary` of at most 4,032 bytes: how many positives and negatives lie
-from each of some places to the next. The places are the positives' scores, up to 64 of them, and 48
-at equal distances; of more than 83,333 labels fewer, so that all together have 4,000,000. `decide`
-uses the summaries of all labels, since a rare label alone says too little:
+A label's scores become a `Summary` of at most 4,032 bytes: how many positives and negatives lie from each of some places to the
+next. The places are the positives' scores, up to 64 of them, and 48 at equal distances; of more than 83,333 labels fewer, so that
+all together have 4,000,000. `decide` uses the summaries of all labels, since a rare label alone says too little:
 
 - The threshold is (P t + τ t₀) / (P + τ): t is the best cut for F1 on the label's own scores, P its
   positives. t₀ is the threshold where the labels with about as many positives have the largest mean
@@ -13,9 +12,8 @@ uses the summaries of all labels, since a rare label alone says too little:
   labels with about as many positives is the prior: it counts as much as κ positives of theirs, by
   the second derivatives of their loss.
 
-"About as many" weighs labels by a Gaussian of log₂ P with deviation WIDTH. What labels share is
-said of their scores as they are; or of scores brought to mean 0 and deviation 1 for each label, if
-that gives the labels a mean F1 at t₀ that is larger by 0.01.
+"About as many" weighs labels by a Gaussian of log₂ P with deviation WIDTH. What labels share is said of their scores as they are;
+or of scores brought to mean 0 and deviation 1 for each label, if that gives the labels a mean F1 at t₀ that is larger by 0.01.
 
 All counts are whole numbers, and all sums are made in the order of the labels, so that the result
 does not depend on who made a summary, nor on the order of the rows.
@@ -60,9 +58,8 @@ PLACE = np.dtype([(name, kind) for names, kind in ((_SCORES, "<f8"), (_COUNTS, "
 class Summary:
     """The scores of a label's rows: a table of PLACE (at most 112 lines of 36 bytes), ascending.
 
-    A line counts the scores from its value up to, not with, the next line's; `equal` of the
-    negatives have the value itself. `top` is the largest of these scores (−∞ without any). The
-    offsets are where their mean lies, as a share of the way to the next value.
+    A line counts the scores from its value up to, not with, the next line's; `equal` of the negatives have the value itself. `top`
+    is the largest of these scores (−∞ without any). The offsets are where their mean lies, as a share of the way to the next value.
     """
 
     places: np.ndarray
@@ -106,9 +103,7 @@ class Tally:
     """The scores of a label's rows, counted part by part; then its summary."""
 
     def __init__(self, positives: np.ndarray, low: float, high: float, even: int = EVEN_PLACES) -> None:
-        """`positives`: the label's scores; low, high: all scores' ends; `even`: places between
-        these. Raises NonFiniteError.
-        """
+        """`positives`: the label's scores; low, high: all scores' ends; `even`: places between these. Raises NonFiniteError."""
         low, high = float(low), float(high)
         if not math.isfinite(high - low):
             raise NonFiniteError(f"scores from {low:g} to {high:g}: expected finite numbers")
@@ -171,9 +166,8 @@ def own_threshold(summary: Summary) -> float:
 def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA) -> Decision:
     """Thresholds and sigmoids of all labels, from their summaries in the order of the labels.
 
-    A label without positives has the threshold and the prior of those with fewest. tau 0 leaves
-    each label its own best cut, and kappa 0 its own sigmoid (Platt's). Local. Raises DataError if
-    no label has a positive.
+    A label without positives has the threshold and the prior of those with fewest. tau 0 leaves each label its own best cut, and
+    kappa 0 its own sigmoid (Platt's). Local. Raises DataError if no label has a positive.
     """
     n_positive = np.array([summary.places["positive"].sum(dtype=np.int64) for summary in summaries])
     if not n_positive.any():
@@ -299,8 +293,7 @@ class _Scores:
 class _Frame:
     """Scores minus a shift, divided by a scale, and what labels with about as many positives share.
 
-    `thresholds` are those, in the labels' own scores, where the mean F1 of these labels is largest;
-    `agreement` is its mean.
+    `thresholds` are those, in the labels' own scores, where the mean F1 of these labels is largest; `agreement` is its mean.
     """
 
     def __init__(self, scores: _Scores, around: _Neighbours, shift: np.ndarray, scale: np.ndarray) -> None:

@@ -1,10 +1,9 @@
 """Evaluating a model on a split: exact counts over all ranks' scores, every measure from them, and their tables, CSV and JSON.
 
-Phase 1 scores only the positive pairs (row, label); their distinct scores are the only places in a
-ranking that the measures ask about. Phase 2 streams all scores, block by block, and counts how many
-lie above and at each of those places. Counts are integers, so neither the blocks nor the number of
-ranks can change a bit. A rank's memory: the blocks (`scoring`), its own positive pairs, about 40
-bytes for each distinct score of the pool of all positive pairs, and 80 for each row.
+Phase 1 scores only the positive pairs (row, label); their distinct scores are the only places in a ranking that the measures ask
+about. Phase 2 streams all scores, block by block, and counts how many lie above and at each of those places. Counts are integers,
+so neither the blocks nor the number of ranks can change a bit. A rank's memory: the blocks (`scoring`), its own positive pairs,
+about 40 bytes for each distinct score of the pool of all positive pairs, and 80 for each row.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts
 from hpcml.evaluation.seen import SeenRows, count_seen, seen_note
 from hpcml.evaluation.titles import titles_of_labels
 from hpcml.files.atomic import ListInParts
-from hpcml.files.report import ReportedResult, cell, or_none, plain
+from hpcml.files.report import ReportedResult, cell, or_none, picked, plain
 from hpcml.files.table import table, write_table
 from hpcml.log import Log, Progress, label_with_title, plural
 from hpcml.measures import COUNTS, MEASURES, LabelMeasures, f1, propensities
@@ -173,18 +172,12 @@ class Evaluation(LabelMeasures, ReportedResult):
     def as_dict(self) -> dict[str, Any]:
         """Return everything, for JSON; an undefined value is None, and `labels` are made as they are written."""
         content: dict[str, Any] = {
-            "model": self.model,
-            "data": self.data,
-            "split": self.split,
-            "n_rows": self.n_rows,
+            **picked(self, "model", "data", "split", "n_rows"),
             "n_rows_trained_on": self.seen.n_rows,
             "n_rows_in_no_split": self.n_unused,
             "map_in_folds_if_too_good": None if self.optimism is None else self.optimism[0],
             "n_labels": len(self.label_names),
-            "n_without_positives": self.n_without_positives,
-            "not_in_data": self.not_in_data,
-            "n_not_in_model": self.n_not_in_model,
-            "n_missed": self.n_missed,
+            **picked(self, "n_without_positives", "not_in_data", "n_not_in_model", "n_missed"),
             "thresholds": self.thresholds or "0 for all labels",
             "ordered_by": self.compared_by,
             "macro": {m: {"value": self.macro(m), "n_labels": int(self.in_macro(m).sum())} for m in self.values},

@@ -20,7 +20,7 @@ from hpcml.data.shard import slab_of, verify, without_features
 from hpcml.errors import ConfigError, NonFiniteError, nearest
 from hpcml.evaluation.titles import names_of_features, names_of_rows
 from hpcml.files.hdf5 import NAME_CHUNK, readable
-from hpcml.files.report import ReportedResult, cell, plain
+from hpcml.files.report import ReportedResult, cell, picked, plain
 from hpcml.files.table import table
 from hpcml.log import label_with_title, named, plural
 from hpcml.model.linear import Model
@@ -289,9 +289,7 @@ class WhyRows(ReportedResult):
                 "label": each.label,
                 "true": each.is_true,
                 "given": each.is_given,
-                "score": each.score,
-                "threshold": each.threshold,
-                "intercept": each.intercept,
+                **picked(each, "score", "threshold", "intercept"),
                 "features": [dict(zip(keys, column, strict=True)) for column in columns],
                 "n_features_without_weight": each.n_without,
             }
@@ -302,10 +300,9 @@ class WhyRows(ReportedResult):
 def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], wanted: Sequence[str], top: int) -> WhyRows:
     """Collective over `comm`. What features of rows add to scores of labels, on all ranks.
 
-    `rows` are ids, or numbers (from 0) if the data have no ids. The labels are those named
-    `wanted`, or those of the row, those that it is given, and the BEST. Raises ConfigError for a
-    row or label that is not there, or a model without one weight for a feature; DataError for other
-    features, NonFiniteError for scores that are no numbers.
+    `rows` are ids, or numbers (from 0) if the data have no ids. The labels are those named `wanted`, or those of the row, those
+    that it is given, and the BEST. Raises ConfigError for a row or label that is not there, or a model without one weight for a
+    feature; DataError for other features, NonFiniteError for scores that are no numbers.
     """
     model, doing = check_weights(model, "explain --row"), f"reading {dataset.path}"
     with mpi.agreed(comm, doing):

@@ -1,9 +1,8 @@
 """How far predicted labels are from the true ones in a thesaurus: lowest common ancestors.
 
-A. Kosmopoulos, I. Partalas, E. Gaussier, G. Paliouras, I. Androutsopoulos: Evaluation measures for
-hierarchical classification, Data Mining and Knowledge Discovery 29 (2015).
-docs/lookup/measures.md defines what is computed, and how it chooses where the paper leaves a
-choice: by the sets of labels and their identifiers alone, so that no order of labels matters.
+A. Kosmopoulos, I. Partalas, E. Gaussier, G. Paliouras, I. Androutsopoulos: Evaluation measures for hierarchical classification,
+Data Mining and Knowledge Discovery 29 (2015). docs/lookup/measures.md defines what is computed, and how it chooses where the paper
+leaves a choice: by the sets of labels and their identifiers alone, so that no order of labels matters.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ _Below = dict[str, tuple[int, list[str]]]  # what `nearest_below` returns
 
 
 class Hierarchy:
-    """The descriptors above each label, by their identifiers. A place in a tree hangs below the
-    descriptors of its parent's place, that of the top of a tree (C14) below its category (C), and
-    this below the root; labels without a place below the root.
+    """The descriptors above each label, by their identifiers. A place in a tree hangs below the descriptors of its parent's place,
+    that of the top of a tree (C14) below its category (C), and this below the root; labels without a place below the root.
     """
 
     def __init__(self, places: Mapping[str, Sequence[str]]) -> None:

@@ -4,10 +4,9 @@ Without thresholds a row has the labels whose scores are above 0. That suits acc
 label often no row reaches 0, however well its rows are ranked, so that recall is far below
 precision. `hpcml tune` and `hpcml threshold` find thresholds that suit F1.
 
-The rules: of judged rows, macro recall is less than FAR_BELOW of macro precision. Of rows whose
-labels nobody knows, they get less than FAR_BELOW of the labels that training rows have, a row. Of
-fewer than FEWEST labels, found or expected, nothing is said. Nothing is said of a λ that does not
-suit the data: scores of judged rows do not show it (docs/notebook.md). Training says where the
+The rules: of judged rows, macro recall is less than FAR_BELOW of macro precision. Of rows whose labels nobody knows, they get less
+than FAR_BELOW of the labels that training rows have, a row. Of fewer than FEWEST labels, found or expected, nothing is said.
+Nothing is said of a λ that does not suit the data: scores of judged rows do not show it (docs/notebook.md). Training says where the
 default is often too large.
 """
 

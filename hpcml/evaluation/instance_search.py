@@ -1,15 +1,13 @@
 """The one threshold for all labels that maximises F1 per row (`rows`), exactly, in little memory.
 
-As the threshold falls, F1 of a row changes with every score that it passes, but it rises only at
-those of true labels. So these are the candidates, and branch and bound finds the best. A pass over
-the scores counts, for each row, the labels that are given at EDGES of the candidates. Between two
-of these a row has at most the hits of the lower one, and at least the other labels of the upper one,
-which bounds the mean there. Where it could still be larger than the best mean so far, another pass
-takes the scores in between into memory if they are few; if not, it counts at EDGES candidates there.
+As the threshold falls, F1 of a row changes with every score that it passes, but it rises only at those of true labels. So these are
+the candidates, and branch and bound finds the best. A pass over the scores counts, for each row, the labels that are given at EDGES
+of the candidates. Between two of these a row has at most the hits of the lower one, and at least the other labels of the upper one,
+which bounds the mean there. Where it could still be larger than the best mean so far, another pass takes the scores in between into
+memory if they are few; if not, it counts at EDGES candidates there.
 
-F1 of a row is rounded to a multiple of 2^−k, with k = 52 for up to 1,023 rows and one less for each
-doubling, so that sums are whole numbers: the same on any number of ranks. Means are compared
-exactly.
+F1 of a row is rounded to a multiple of 2^−k, with k = 52 for up to 1,023 rows and one less for each doubling, so that sums are
+whole numbers: the same on any number of ranks. Means are compared exactly.
 """
 
 from __future__ import annotations

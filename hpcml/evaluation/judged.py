@@ -2,12 +2,11 @@
 
 Rankings and thresholds ask only how many scores lie above and at each score of a positive (`Counts`).
 
-Labels that judged rows have and the model does not know: each pair with a row counts as missed
-(`Missed`). The pair has no score. It is a positive that is never retrieved: in recall, F1, average
-precision, break-even and AUC of all pairs together, in F1 and nDCG of its row, in BioASQ's
-measures, and in the search for thresholds that one of these is to judge. Labels that data keep
-apart from their own (`data.unknown_labels`) and labels of the data that the model lacks are the same
-here. Measures of single labels and their means (macro) are of labels that the model knows.
+Labels that judged rows have and the model does not know: each pair with a row counts as missed (`Missed`). The pair has no score.
+It is a positive that is never retrieved: in recall, F1, average precision, break-even and AUC of all pairs together, in F1 and nDCG
+of its row, in BioASQ's measures, and in the search for thresholds that one of these is to judge. Labels that data keep apart from
+their own (`data.unknown_labels`) and labels of the data that the model lacks are the same here. Measures of single labels and their
+means (macro) are of labels that the model knows.
 """
 
 from __future__ import annotations
@@ -128,9 +127,7 @@ class ScoreObserver:
         """Collective. The rows and their true pairs, before any score comes."""
 
     def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
-        """Local. Scores (n, B) of the rank's rows `row`, ... for judged labels `begin`, ...; and
-        each label's in order (B, n).
-        """
+        """Local. Scores (n, B) of the rank's rows `row`, ... for judged labels `begin`, ...; and each label's in order (B, n)."""
 
     def end(self, pool: Counts, ranking: Ranking) -> None:
         """Collective. All pairs in one ranking; the values of its ties, ascending, in `pool`."""

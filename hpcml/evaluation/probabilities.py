@@ -1,8 +1,7 @@
 """Probabilities from scores, their Brier score and their expected calibration error.
 
-y is 1 for rows that have the label and else 0; the calibration error has 10 bins. Sums are of whole
-numbers, of 2^−36 or a little more, so that they depend neither on the order of the rows nor on the
-number of ranks.
+y is 1 for rows that have the label and else 0; the calibration error has 10 bins. Sums are of whole numbers, of 2^−36 or a little
+more, so that they depend neither on the order of the rows nor on the number of ranks.
 """
 
 from __future__ import annotations

@@ -2,19 +2,16 @@
 
 A threshold is found per label, or one for micro F1 or F1 per row.
 
-Predicting more rows raises F1 only where one more is a hit, so the best threshold lies just below
-the score of a positive. For labels and micro F1 the counts of `counts` have all that it takes: how
-many scores lie above and at each positive's. F1 per row is searched by `instance_search`. One
-threshold for all labels is one probability, where the model has them (`comparable`). A last pass
-finds the next score below, over all ranks: the threshold is in the middle of the two. Everything
-that decides is a whole number, so the result is the same on any number of ranks.
+Predicting more rows raises F1 only where one more is a hit, so the best threshold lies just below the score of a positive. For
+labels and micro F1 the counts of `counts` have all that it takes: how many scores lie above and at each positive's. F1 per row is
+searched by `instance_search`. One threshold for all labels is one probability, where the model has them (`comparable`). A last pass
+finds the next score below, over all ranks: the threshold is in the middle of the two. Everything that decides is a whole number, so
+the result is the same on any number of ranks.
 
-Lipton, Elkan & Narayanaswamy, "Optimal Thresholding of Classifiers to Maximize F1 Measure", 2014:
-where scores are calibrated probabilities, the best threshold is half of the best F1 (method
-"half"). A label whose scores say nothing has its best F1 where every row is positive; and a rare
-label's best threshold on a few rows may be chance. With "search" such labels share the threshold of
-micro F1. "shrink" draws the threshold of each label to that of labels as frequent (`decision`),
-more the fewer rows it has.
+Lipton, Elkan & Narayanaswamy, "Optimal Thresholding of Classifiers to Maximize F1 Measure", 2014: where scores are calibrated
+probabilities, the best threshold is half of the best F1 (method "half"). A label whose scores say nothing has its best F1 where
+every row is positive; and a rare label's best threshold on a few rows may be chance. With "search" such labels share the threshold
+of micro F1. "shrink" draws the threshold of each label to that of labels as frequent (`decision`), more the fewer rows it has.
 """
 
 from __future__ import annotations
@@ -289,8 +286,7 @@ def find_thresholds(
 ) -> Found:
     """Collective over `comm`. The thresholds for a measure, from the rows of a held-out split.
 
-    Raises ConfigError or DataError if these do not fit one another, NonFiniteError if a score is
-    not a number.
+    Raises ConfigError or DataError if these do not fit one another, NonFiniteError if a score is not a number.
     """
     search = search.checked(model)
     measure, half = search.measure, search.method == "half"

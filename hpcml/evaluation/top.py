@@ -65,13 +65,6 @@ class BlockwiseTop(BlockWeights):
             out.add(0, np.ascontiguousarray(scores), block.start)
         return out.sort()
 
-    def all_scores(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> np.ndarray:
-        """The scores (n × L) of all labels. Raises NonFiniteError if one is not a number."""
-        out = np.empty((rows.size, scorer.labels.size))
-        for block, scores in self.scores(scorer, rows):
-            out[:, block] = scores
-        return out
-
 
 def bounds_hold(model: Model, comparable: Comparable, W: SparseRows, size: int) -> bool:
     """Whether an index helps to find the best `size` labels of a row, and its bounds hold."""
@@ -147,9 +140,7 @@ class InvertedTop:
         self._index = bound_index(model, self.comparable, W, n_columns, size) if indexed else None
 
     def best(self, scorer: Scorer, rows: np.ndarray, size: int | None = None) -> Best:
-        """The best `size` labels, or `self.size`. Local. Raises NonFiniteError if a score is not a
-        number.
-        """
+        """The best `size` labels, or `self.size`. Local. Raises NonFiniteError if a score is not a number."""
         size = self.size if size is None else size
         out, sums = Best(rows.size, size, self.comparable), scorer.compute_divisors(rows)
         model = (self._inverted, *scorer.tables, self.model.bias)

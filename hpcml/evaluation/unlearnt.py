@@ -100,8 +100,7 @@ class Learnability(ReportedResult):
 def chance_of(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
     """The average precision (n) that LEVEL of random orders exceed, for n_positive (n, above 0).
 
-    Simulated for SIZES; between them by the ratio to the share of positives of the next smaller
-    size, which is a little larger.
+    Simulated for SIZES; between them by the ratio to the share of positives of the next smaller size, which is a little larger.
     """
     ratios = np.full(len(SIZES), np.nan)
     at = np.searchsorted(SIZES, n_positive, "right") - 1

@@ -1,7 +1,6 @@
 """The most wrong rows of each label, missed or wrongly given, farthest beyond its threshold.
 
-How far is a difference of scores, or of log-odds where the model has probabilities, so that labels
-can be compared (`comparable`).
+How far is a difference of scores, or of log-odds where the model has probabilities, so that labels can be compared (`comparable`).
 """
 
 from __future__ import annotations

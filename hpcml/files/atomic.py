@@ -15,18 +15,6 @@ from hpcml.errors import ConfigError, DataError, file_error
 from hpcml.files.temporary import claimed, remove, temporary_name
 from hpcml.signals import undone
 
-JOB_MARKER = "HPCML_OUTPUTS"  # environment variable: a file that the job script makes when the job first starts
-
-
-def made_by_this_job(path: Path) -> bool:
-    """Return whether a start of this job wrote `path`: it is not older than the job's marker. Raises OSError.
-
-    A command that cannot resume begins anew when its job is queued again, and replaces its own outputs
-    without --force. Files that existed before the job began are never replaced.
-    """
-    marker = os.environ.get(JOB_MARKER)
-    return bool(marker) and Path(str(marker)).exists() and path.stat().st_mtime_ns >= Path(str(marker)).stat().st_mtime_ns
-
 
 def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()) -> None:
     """Raise ConfigError if writing `path` would destroy a file, an input or a device, DataError if its folder does not exist."""
@@ -40,7 +28,7 @@ def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()
         raise ConfigError(f"{path} is also an input; choose another name for the output")
     if not path.is_file():
         raise ConfigError(f"{path} is not a plain file; choose another name")
-    if not (overwrite or made_by_this_job(path)):
+    if not overwrite:
         raise ConfigError(f"{path} exists already; choose another name or use --force")
 
 
@@ -48,8 +36,7 @@ def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()
 def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[Path]:
     """Collective over `comm`. A temporary name, renamed to `path` after the body, or removed.
 
-    Raises ConfigError if `path` exists (without `overwrite`) or is one of the `inputs`, DataError
-    if its folder does not exist.
+    Raises ConfigError if `path` exists (without `overwrite`) or is one of the `inputs`, DataError if its folder does not exist.
     """
     path = Path(path)
     final = Path(os.path.realpath(path))  # what a link points to, not the link

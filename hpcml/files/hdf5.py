@@ -1,11 +1,10 @@
 """The dataset file: format, version, and a read-only handle on one.
 
-An hpcml dataset is an HDF5 file with the attributes `hpcml-format = "dataset"` and `hpcml-version`.
-Groups `X` (m × d float32) and `Y` (m × L, the label sets) use AnnData's encoding of a CSR matrix.
-Optional parts are `feature_names`, `label_names`, `label_titles` (what people call the labels,
-"" for none), `row_ids` (variable-length UTF-8), `splits/NAME` (sorted row numbers, int64),
-`rows/NAME` (another number of each row, such as the year) and `text` (how words became features).
-`row_keys`, and `row_groups` if rows have groups, identify them (uint64; `hpcml.data.row_keys`).
+An hpcml dataset is an HDF5 file with the attributes `hpcml-format = "dataset"` and `hpcml-version`. Groups `X` (m × d float32) and
+`Y` (m × L, the label sets) use AnnData's encoding of a CSR matrix. Optional parts are `feature_names`, `label_names`,
+`label_titles` (what people call the labels, "" for none), `row_ids` (variable-length UTF-8), `splits/NAME` (sorted row numbers,
+int64), `rows/NAME` (another number of each row, such as the year) and `text` (how words became features). `row_keys`, and
+`row_groups` if rows have groups, identify them (uint64; `hpcml.data.row_keys`).
 """
 
 from __future__ import annotations
@@ -116,9 +115,8 @@ def vocabulary_digest(names: Strings | None, n_features: int) -> str:
 def open_hdf5(path: Path | str) -> h5py.File:
     """Open an HDF5 file read-only, without a lock, which not all have. Raises OSError.
 
-    HDF5 opens a file twice in a process only with the same rules of locking: those of the code that has
-    it open here, such as a notebook, whose changes are then seen, too. And to ask for a lock tells
-    of a program that is writing the file.
+    HDF5 opens a file twice in a process only with the same rules of locking: those of the code that has it open here, such as a
+    notebook, whose changes are then seen, too. And to ask for a lock tells of a program that is writing the file.
     """
     try:
         file = h5py.File(path, "r", locking=False)
@@ -201,8 +199,7 @@ def changed_in_use(path: Path | str) -> DataError:
 def map_dataset(path: Path, data: h5py.Dataset, begin: int = 0, end: int | None = None) -> np.ndarray:
     """Rows begin..end of a numeric dataset, read-only: mapped if contiguous, else read.
 
-    A constant if never written. Raises DataError if there are fewer rows, or their bytes are
-    not in the file.
+    A constant if never written. Raises DataError if there are fewer rows, or their bytes are not in the file.
     """
     end = data.shape[0] if end is None else end
     if not 0 <= begin <= end <= data.shape[0] or data.external or data.is_virtual:

@@ -45,6 +45,11 @@ def plain(value: Any) -> Any:
     return [plain(each) for each in value] if type(value) in (list, tuple) else value
 
 
+def picked(thing: object, *names: str) -> dict[str, Any]:
+    """Return attributes by their names."""
+    return {name: getattr(thing, name) for name in names}
+
+
 class ReportedResult:
     """A result; str() is the text for people."""
 

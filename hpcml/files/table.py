@@ -1,11 +1,10 @@
 r"""Tables: aligned lines for people, and CSV for programs.
 
-The CSV files are UTF-8 with lines that end in "\n". A cell with a comma, a quote, "\n" or "\r" is
-quoted, so names stay as they are: `csv.reader(open(path, newline="", encoding="utf-8"))` gives them
-back, and so does `pandas.read_csv(path, header=None, dtype=str, keep_default_na=False)`; with a
-header pandas changes names that are there twice. Two things differ. A `'` stands before a text that a
-spreadsheet would take for a formula, and before a `'` and such a text. What such a file cannot hold,
-NUL and half of a surrogate pair, becomes `\x00` and `\udc80`.
+The CSV files are UTF-8 with lines that end in "\n". A cell with a comma, a quote, "\n" or "\r" is quoted, so names stay as they
+are: `csv.reader(open(path, newline="", encoding="utf-8"))` gives them back, and so does `pandas.read_csv(path, header=None,
+dtype=str, keep_default_na=False)`; with a header pandas changes names that are there twice. Two things differ. A `'` stands before
+a text that a spreadsheet would take for a formula, and before a `'` and such a text. What such a file cannot hold, NUL and half of
+a surrogate pair, becomes `\x00` and `\udc80`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,9 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+from hpcml.errors import ConfigError
 from hpcml.files.atomic import write_whole
 from hpcml.files.opening import read_small
 from hpcml.log import named, visible
@@ -62,6 +63,16 @@ def csv_lines(rows: Iterable[Sequence[object]], delimiter: str = ",") -> list[st
     return [storable(line[:-2]) + "\n" for line in lines]
 
 
+def pyarrow() -> Any:
+    """Return the package. Raises ConfigError if it is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ConfigError("parquet needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
+    return pyarrow
+
+
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """These lines as one text."""
     return "".join(csv_lines(rows))
@@ -84,15 +95,8 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def joined_names(names: Iterable[str]) -> str:
-    r"""Names in one cell, with `;` between them: in a name `;` is `\;` and `\` is `\\`, and a
-    name without letters is `\e`.
-    """
-    return ";".join(map(escaped_name, names))
-
-
-def escaped_name(name: str) -> str:
-    """One of `joined_names`."""
-    return name.replace("\\", "\\\\").replace(";", "\\;") or "\\e"
+    r"""Names in one cell, with `;` between them: in a name `;` is `\;` and `\` is `\\`, and a name without letters is `\e`."""
+    return ";".join(name.replace("\\", "\\\\").replace(";", "\\;") or "\\e" for name in names)
 
 
 def split_names(cell: str, separator: str) -> list[str]:

@@ -1,8 +1,7 @@
 """Temporary names for what is made until it is whole; what dead processes left there is removed.
 
-The name says the host and the process that write. While it lives, the process holds a lock on the
-file: a lock that can be taken, on the host that the name says, means that its writer is dead. What
-other hosts left stays: not all file systems share locks.
+The name says the host and the process that write. While it lives, the process holds a lock on the file: a lock that can be taken,
+on the host that the name says, means that its writer is dead. What other hosts left stays: not all file systems share locks.
 """
 
 from __future__ import annotations
@@ -63,8 +62,7 @@ def _remove(path: Path) -> None:
 def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None]:
     """Until the body's end an empty file or folder of that name is ours. Local; OSError.
 
-    What dead processes left of the same destination is removed first. The body renames or removes
-    what it made.
+    What dead processes left of the same destination is removed first. The body renames or removes what it made.
     """
     remove_left(final)
     try:

@@ -1,7 +1,6 @@
 """Checks of files from strangers: claims are compared with bytes, before anything is read.
 
-HDF5 itself does not do all of it: a damaged heap of strings makes it run forever, and links can
-lead it to other files.
+HDF5 itself does not do all of it: a damaged heap of strings makes it run forever, and links can lead it to other files.
 """
 
 from __future__ import annotations
@@ -31,9 +30,8 @@ _OBJECT = struct.Struct("<HHIQ")
 def check_parts(file: h5py.File) -> None:
     """Raise ValueError (or as h5py) unless every part lies in the file and can be so large.
 
-    Links to other places, external storage and virtual datasets could make us read other files; a
-    claimed size could make us allocate any memory. Numbers that pass can be read or mapped whole,
-    strings by `read_strings`, and attributes can be read.
+    Links to other places, external storage and virtual datasets could make us read other files; a claimed size could make us
+    allocate any memory. Numbers that pass can be read or mapped whole, strings by `read_strings`, and attributes can be read.
     """
     # HDF5 itself can run for ever on a file that was made for that
     with mpi.time_limit(OPEN_SECONDS, f"{file.filename}: damaged file: HDF5 did not finish reading it within {OPEN_SECONDS} s"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,20 +41,20 @@ SUPPORT = {
 USUAL = frozenset({"label_sets", "negative_values", "pause"})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Method:
     """A method. Paths are "module:name", imported when they are first used.
 
-    `train(method, session, data, target, options)` trains into a run folder and returns a report, a
-    text with the path `model`. The options are a frozen dataclass with `validate` and `free`
-    (`hpcml.run.folder.Options`); if they have `losses`, the method minimises these, and is compared
-    with such methods by the objective.
+    `train(method, session, data, target, options)` trains into a run folder and returns a report, a text with the path `model`. The
+    options are a frozen dataclass with `validate` and `free` (`hpcml.run.folder.Options`); if they have `losses`, the method
+    minimises these, and is compared with such methods by the objective.
     """
 
     name: str
     about: str  # in one line
-    group: str = OTHERS  # of GROUPS: for what data, or for whom
     options: type[Any]
+    group: str = OTHERS  # of GROUPS: for what data, or for whom
+    _: KW_ONLY
     train: str = "hpcml.methods.linear.train:train"  # by default: label by label, as `linear` describes
     estimator: str = ""  # a scikit-learn classifier
     parameters: Mapping[str, Any] = field(default_factory=dict)  # of the estimator, that make it this method

@@ -1,4 +1,4 @@
-"""The methods of `hpcml train`, a line each: all that the rest of hpcml knows of a method."""
+"""The methods of `hpcml train`, an entry each: all that the rest of hpcml knows of a method."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from hpcml.run.session import Session, Target
 
+ROOM = __name__.rpartition(".")[0]
+BAYES = f"{ROOM}.bayes"
 CLASSES = "A dataset made with `hpcml convert`: one label, or exactly one of several in each row (see --label)."
 STREAM = (
     "A dataset made with `hpcml convert`; or svmlight text: a file NAME.svm (plain, .gz, .bz2, .xz, .zst, .zip), or - for standard "
@@ -37,145 +39,50 @@ GROUPS = (
     OTHERS,
 )
 
-
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        Method(
-            name="probe",
-            about="PROBE: subgradient steps from an estimated lower bound",
-            group=LARGE,
-            options=ProbeOptions,
-            estimator="hpcml.methods.probe.estimator:ProbeClassifier",
-            linear="hpcml.methods.probe.probe:METHOD",
-            supports=USUAL | {"tune"},
-        ),
-        Method(
-            name="dual",
-            about="dual coordinate descent, many labels at once, each certified",
-            group=LABELS,
-            options=DualOptions,
-            estimator="hpcml.methods.dual.estimator:DualClassifier",
-            linear="hpcml.methods.dual.train:METHOD",
-            supports=USUAL | {"tune", "retrain"},
-        ),
-        Method(
-            name="pegasos",
-            about="Pegasos: full subgradient, step 1/(λt), projection, bias",
-            group=COMPARED,
-            options=PegasosOptions,
-            linear="hpcml.methods.probe.probe:PEGASOS_METHOD",
-        ),
-        Method(
-            name="svmperf",
-            about="SVMperf: the 1-slack cutting-plane method, certified gap",
-            group=COMPARED,
-            options=SvmperfOptions,
-            linear="hpcml.methods.svmperf.svmperf:METHOD",
-        ),
-        Method(
-            name="liblinear",
-            about="LIBLINEAR: dual coordinate descent",
-            group=COMPARED,
-            options=LiblinearOptions,
-            linear="hpcml.methods.liblinear.liblinear:METHOD",
-        ),
-        Method(
-            name="elastic-net",
-            about="the elastic net, exact; its time follows a label's positives",
-            group=SPARSE,
-            options=ElasticNetOptions,
-            train="hpcml.methods.elastic_net.train:train",
-            estimator="hpcml.methods.elastic_net.estimator:ElasticNetClassifier",
-            penalty="elastic net",
-            linear="hpcml.methods.elastic_net.train:METHOD",
-            supports=USUAL | {"tune"},
-        ),
-        Method(
-            name="bernoulli-nb",
-            about="naive Bayes of features present or not: all labels from counts",
-            group=COUNTS,
-            options=BernoulliNBOptions,
-            linear="hpcml.methods.bayes.solvers:BERNOULLI_NB",
-            estimator="hpcml.methods.bayes.estimator:BernoulliNBClassifier",
-            variants={"all-": {"min_weight": 0.0}},
-            supports=USUAL | {"headings"},
-            cost=2.0,
-        ),
-        Method(
-            name="boosted-bayes",
-            about="AdaBoost with naive Bayes",
-            group=COUNTS,
-            options=BoostedBayesOptions,
-            linear="hpcml.methods.bayes.solvers:BOOSTED_BAYES",
-            estimator="hpcml.methods.bayes.estimator:BoostedBayesClassifier",
-            supports=USUAL | {"headings"},
-            cost=20.0,
-        ),
-        Method(
-            name="staged-bayes",
-            about="naive Bayes, once more on the rows that it takes for positive",
-            group=COUNTS,
-            options=StagedBayesOptions,
-            linear="hpcml.methods.bayes.solvers:STAGED_BAYES",
-            estimator="hpcml.methods.bayes.estimator:StagedBayesClassifier",
-            supports=USUAL | {"headings"},
-            cost=4.0,
-        ),
-        Method(
-            name="staged-svm",
-            about="naive Bayes, then an SVM on rows that it takes for positive",
-            group=COUNTS,
-            options=StagedSvmOptions,
-            linear="hpcml.methods.bayes.solvers:STAGED_SVM",
-            estimator="hpcml.methods.bayes.estimator:StagedSvmClassifier",
-            supports=USUAL | {"headings"},
-        ),
-        *(
-            Method(
-                name=name,
-                about=f"{about}, in a single pass",
-                group=STREAMS,
-                options=options,
-                train="hpcml.methods.online.train:train",
-                estimator="hpcml.methods.online.estimator:OnlineClassifier",
-                parameters={"method": name},
-                variants={"v-": {"voted": True}},
-                takes=STREAM,
-                pilot="hpcml.methods.online.pilot",
-                supports=(USUAL | {"streams"}) - ({"negative_values"} if issubclass(options, WinnowOptions) else set()),
-                cost=1.0,
-            )
-            for name, about, options in (
-                ("mbw", "Modified Balanced Winnow", MbwOptions),
-                ("pa", "Passive-Aggressive", PaOptions),
-                ("bw", "Balanced Winnow", BalancedOptions),
-                ("pw", "Positive Winnow", WinnowOptions),
-                ("perceptron", "the perceptron", AdditiveOptions),
-                ("romma", "ROMMA (relaxed online maximum margin)", AdditiveOptions),
-            )
-        ),
-        Method(
-            name="psbml",
-            about="PSBML: one classifier of all classes, from the hard rows",
-            group=HARD,
-            options=PsbmlOptions,
-            train="hpcml.methods.psbml.train:train",
-            estimator="hpcml.methods.psbml.estimator:PsbmlClassifier",
-            takes=CLASSES,
-            supports=USUAL - {"label_sets"},
-        ),
-        Method(
-            name="adaboost",
-            about="AdaBoostM1 (scikit-learn's), on one rank: to compare with psbml",
-            group=COMPARED,
-            options=AdaboostOptions,
-            train="hpcml.methods.psbml.adaboost:train",
-            takes=CLASSES,
-            supports=USUAL - {"label_sets", "pause"},
-        ),
-    )
-}
+# fmt: off
+TABLE = (
+    Method("probe", "PROBE: subgradient steps from an estimated lower bound", ProbeOptions, LARGE,
+           estimator=f"{ROOM}.probe.estimator:ProbeClassifier", linear=f"{ROOM}.probe.probe:METHOD", supports=USUAL | {"tune"}),
+    Method("dual", "dual coordinate descent, many labels at once, each certified", DualOptions, LABELS,
+           estimator=f"{ROOM}.dual.estimator:DualClassifier", linear=f"{ROOM}.dual.train:METHOD",
+           supports=USUAL | {"tune", "retrain"}),
+    Method("pegasos", "Pegasos: full subgradient, step 1/(λt), projection, bias", PegasosOptions, COMPARED,
+           linear=f"{ROOM}.probe.probe:PEGASOS_METHOD"),
+    Method("svmperf", "SVMperf: the 1-slack cutting-plane method, certified gap", SvmperfOptions, COMPARED,
+           linear=f"{ROOM}.svmperf.svmperf:METHOD"),
+    Method("liblinear", "LIBLINEAR: dual coordinate descent", LiblinearOptions, COMPARED,
+           linear=f"{ROOM}.liblinear.liblinear:METHOD"),
+    Method("elastic-net", "the elastic net, exact; its time follows a label's positives", ElasticNetOptions, SPARSE,
+           train=f"{ROOM}.elastic_net.train:train", estimator=f"{ROOM}.elastic_net.estimator:ElasticNetClassifier",
+           penalty="elastic net", linear=f"{ROOM}.elastic_net.train:METHOD", supports=USUAL | {"tune"}),
+    Method("bernoulli-nb", "naive Bayes of features present or not: all labels from counts", BernoulliNBOptions, COUNTS,
+           estimator=f"{BAYES}.estimator:BernoulliNBClassifier", linear=f"{BAYES}.solvers:BERNOULLI_NB",
+           variants={"all-": {"min_weight": 0.0}}, supports=USUAL | {"headings"}, cost=2.0),
+    Method("boosted-bayes", "AdaBoost with naive Bayes", BoostedBayesOptions, COUNTS,
+           estimator=f"{BAYES}.estimator:BoostedBayesClassifier", linear=f"{BAYES}.solvers:BOOSTED_BAYES",
+           supports=USUAL | {"headings"}, cost=20.0),
+    Method("staged-bayes", "naive Bayes, once more on the rows that it takes for positive", StagedBayesOptions, COUNTS,
+           estimator=f"{BAYES}.estimator:StagedBayesClassifier", linear=f"{BAYES}.solvers:STAGED_BAYES",
+           supports=USUAL | {"headings"}, cost=4.0),
+    Method("staged-svm", "naive Bayes, then an SVM on rows that it takes for positive", StagedSvmOptions, COUNTS,
+           estimator=f"{BAYES}.estimator:StagedSvmClassifier", linear=f"{BAYES}.solvers:STAGED_SVM", supports=USUAL | {"headings"}),
+    *(Method(name, f"{about}, in a single pass", options, STREAMS, train=f"{ROOM}.online.train:train",
+             estimator=f"{ROOM}.online.estimator:OnlineClassifier", parameters={"method": name}, variants={"v-": {"voted": True}},
+             takes=STREAM, pilot=f"{ROOM}.online.pilot", cost=1.0,
+             supports=(USUAL | {"streams"}) - ({"negative_values"} if issubclass(options, WinnowOptions) else set()))
+      for name, about, options in (("mbw", "Modified Balanced Winnow", MbwOptions),
+                                   ("pa", "Passive-Aggressive", PaOptions),
+                                   ("bw", "Balanced Winnow", BalancedOptions),
+                                   ("pw", "Positive Winnow", WinnowOptions),
+                                   ("perceptron", "the perceptron", AdditiveOptions),
+                                   ("romma", "ROMMA (relaxed online maximum margin)", AdditiveOptions))),
+    Method("psbml", "PSBML: one classifier of all classes, from the hard rows", PsbmlOptions, HARD, takes=CLASSES,
+           train=f"{ROOM}.psbml.train:train", estimator=f"{ROOM}.psbml.estimator:PsbmlClassifier", supports=USUAL - {"label_sets"}),
+    Method("adaboost", "AdaBoostM1 (scikit-learn's), on one rank: to compare with psbml", AdaboostOptions, COMPARED, takes=CLASSES,
+           train=f"{ROOM}.psbml.adaboost:train", supports=USUAL - {"label_sets", "pause"}),
+)
+# fmt: on
+METHODS = {method.name: method for method in TABLE}
 
 
 def method_named(name: str) -> Method:

@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from hpcml.methods.linear.report import TrainReport
 
 
-def retrain(session: Session, run: Path, data: Path, target: Target) -> TrainReport:
+def retrain(session: Session, run: Path, data: Path, target: Target, time_limit: float | None = None) -> TrainReport:
     """Collective over the session. Train the labels of `data` with a finished run's options.
 
-    Where the documents are the same, labels with the positive rows that they had keep their models
-    bit for bit, and the others are trained anew. Else every label begins with its solution in the
-    run. Raises what training does.
+    Where the documents are the same, labels with the positive rows that they had keep their models bit for bit, and the others are
+    trained anew. Else every label begins with its solution in the run. Raises what training does.
     """
     comm = session.comm
     if run.resolve() == target.output.resolve():
@@ -44,7 +43,8 @@ def retrain(session: Session, run: Path, data: Path, target: Target) -> TrainRep
         hint = f"only runs of {', '.join(able)} by hpcml train can be retrained; train it anew"
         options, before = folder.read_finished(method.name, hint, partial(from_dict, method.options))
         earlier = Earlier(Model(folder.model), run, before)
-    report: TrainReport = registry.train(method.name, session, data, target, replace(options, time_limit=None), earlier=earlier)
+    options = replace(options, time_limit=time_limit)
+    report: TrainReport = registry.train(method.name, session, data, target, options, earlier=earlier)
     return report
 
 

@@ -7,7 +7,6 @@
     classifier = fit(learner, X, y, seed)
     sure = confidence(classifier, X)
 
-A `Model` has a weight vector for each label, or several with a rule (`combination`). Nothing is
-unpickled: classifiers of scikit-learn are checked by `skops_file`. Begin with `open`, `trained`, `linear` and
-`classifier`.
+A `Model` has a weight vector for each label, or several with a rule (`combination`). Nothing is unpickled: classifiers of
+scikit-learn are checked by `skops_file`. Begin with `open`, `trained`, `linear` and `classifier`.
 """

@@ -42,10 +42,9 @@ def fitted_attributes(classifier: Any) -> dict[str, Any]:
 def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save: bool = True) -> None:
     """Train, save and read on made-up rows, so that no long training ends without a file. Local.
 
-    Our own learners are known to be saved; the tests do so. It also compiles the kernels of a learner of ours,
-    so call it on one rank of a node first; a rank whose classifiers are saved by another needs only that
-    (`save` False). Raises ConfigError if the learner refuses, or if its classifiers could not be saved or
-    would not be trusted when read.
+    Our own learners are known to be saved; the tests do so. It also compiles the kernels of a learner of ours, so call it on one
+    rank of a node first; a rank whose classifiers are saved by another needs only that (`save` False). Raises ConfigError if the
+    learner refuses, or if its classifiers could not be saved or would not be trusted when read.
     """
     y = np.arange(20 * n_classes) % n_classes
     X = np.random.default_rng(0).random((y.size, 4), dtype=np.float32) + y[:, None].astype(np.float32)
@@ -142,9 +141,8 @@ def write_classifier(
 class ClassifierModel(Trained):
     """A classifier read from its file, with the rows that it was made from.
 
-    `classifier` is the classifier, `dense` whether it takes dense rows, `n_classes`
-    how many classes it tells apart; `base` the learner (name, options); `margin_rows`,
-    `margin_weights` and `cycle` the margin data.
+    `classifier` is the classifier, `dense` whether it takes dense rows, `n_classes` how many classes it tells apart; `base` the
+    learner (name, options); `margin_rows`, `margin_weights` and `cycle` the margin data.
     """
 
     kind = "classifier"

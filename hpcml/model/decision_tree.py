@@ -17,20 +17,18 @@ _DEEPEST = 2**31 - 1
 class DecisionTree:
     """A tree of binary splits `value <= threshold` of one feature that lower the entropy most.
 
-    A node is split unless it is of one class, has fewer than 2 `min_samples_leaf` rows or is
-    `max_depth` deep, or no split leaves `min_samples_leaf` rows on both sides. A threshold is
-    half-way between two neighbouring values, rounded down to single precision. The trees are those
-    of scikit-learn's `DecisionTreeClassifier(criterion="entropy")` but for splits that are equally
-    good, of which that of the first feature and of the lowest values is taken, and for values less
-    than 1e-7 apart, which it does not tell apart. They are a function of the rows in any order.
+    A node is split unless it is of one class, has fewer than 2 `min_samples_leaf` rows or is `max_depth` deep, or no split leaves
+    `min_samples_leaf` rows on both sides. A threshold is half-way between two neighbouring values, rounded down to single
+    precision. The trees are those of scikit-learn's `DecisionTreeClassifier(criterion="entropy")` but for splits that are equally
+    good, of which that of the first feature and of the lowest values is taken, and for values less than 1e-7 apart, which it does
+    not tell apart. They are a function of the rows in any order.
 
     Every column is sorted once for the tree (Shafer, Agrawal & Mehta, "SPRINT", VLDB 1996), so
     training takes time in proportion to rows × features × levels and 8 bytes for each value.
 
-    Attributes, with `classes_` (ascending) and `n_features_in_`: of each node, the root first,
-    `feature_` (int32) of its split, −1 of a leaf; `threshold_` (float32); `child_` (int32), the
-    node of rows at most the threshold, before that of the others; `count_` (n_classes, int32), its
-    rows.
+    Attributes, with `classes_` (ascending) and `n_features_in_`: of each node, the root first, `feature_` (int32) of its split, −1
+    of a leaf; `threshold_` (float32); `child_` (int32), the node of rows at most the threshold, before that of the others; `count_`
+    (n_classes, int32), its rows.
     """
 
     kind = "tree"  # in files

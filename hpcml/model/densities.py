@@ -48,8 +48,7 @@ class JointBayes:
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
         """Rows with a weight, their classes' numbers, their weights, each class's sum.
 
-        Weights below 1 a row, as in boosting, are scaled to it. Sets `classes_`,
-        `class_log_prior_`.
+        Weights below 1 a row, as in boosting, are scaled to it. Sets `classes_`, `class_log_prior_`.
         """
         X, y, weights = self._training_rows(X, y, sample_weight)
         self.classes_, labels = np.unique(y, return_inverse=True)

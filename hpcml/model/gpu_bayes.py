@@ -1,8 +1,7 @@
 """Naive Bayes that scores rows on a GPU, in the place of `KernelDensities` and `GaussianDensities`.
 
-Training (sums, sorting and tables of densities) is the CPU's and gives the same bits; what a row
-and a class have in common is summed up by the device, within 1e-6 of the CPU's confidences. Files
-say nothing of it: what they hold is scored on the CPU.
+Training (sums, sorting and tables of densities) is the CPU's and gives the same bits; what a row and a class have in common is
+summed up by the device, within 1e-6 of the CPU's confidences. Files say nothing of it: what they hold is scored on the CPU.
 """
 
 from __future__ import annotations

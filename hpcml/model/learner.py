@@ -1,10 +1,9 @@
 """Base learners: scikit-learn classifiers that a method trains many times.
 
-A learner is named on the command line (`tree max_depth=5`, `sklearn.linear_model.LogisticRegression
-C=0.5`). Methods use the confidence of its classifiers in a row (`confidence`), and a score per label
-like that of our linear models (`scores`, positive for "has the label"). Classes are the numbers
-0 .. n_classes−1; a classifier may have seen only some of them. The scores by trees, naive Bayes and linear
-classifiers have the same bits with any other rows.
+A learner is named on the command line (`tree max_depth=5`, `sklearn.linear_model.LogisticRegression C=0.5`). Methods use the
+confidence of its classifiers in a row (`confidence`), and a score per label like that of our linear models (`scores`, positive for
+"has the label"). Classes are the numbers 0 .. n_classes−1; a classifier may have seen only some of them. The scores by trees, naive
+Bayes and linear classifiers have the same bits with any other rows.
 """
 
 from __future__ import annotations
@@ -52,10 +51,7 @@ _TREE_OPTIONS: dict[str, Callable[[Any], bool]] = {
 }
 
 # Learners that can score rows on a GPU.
-ON_GPU = {
-    KERNEL_NB: "hpcml.model.gpu_bayes.KernelDensitiesOnGpu",
-    GAUSSIAN_NB: "hpcml.model.gpu_bayes.GaussianDensitiesOnGpu",
-}
+ON_GPU = {KERNEL_NB: "hpcml.model.gpu_bayes.KernelDensitiesOnGpu", GAUSSIAN_NB: "hpcml.model.gpu_bayes.GaussianDensitiesOnGpu"}
 
 
 def on_cpu(classifier: Any) -> Any:
@@ -240,8 +236,7 @@ def one_line(error: Exception) -> str:
 def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
     """A classifier of X (n_rows × n_features, dense or CSR float32) and y; maybe a `Constant`.
 
-    Its warnings are not shown: a learner that stops at its own limit has stopped. Raises
-    ConfigError if it refuses the rows.
+    Its warnings are not shown: a learner that stops at its own limit has stopped. Raises ConfigError if it refuses the rows.
     """
     classes = np.flatnonzero(np.bincount(y))
     if classes.size == 1:
@@ -259,9 +254,8 @@ def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
 def confidence(classifier: Any, X: Any) -> np.ndarray:
     """How far each row of X is from the decision boundary, right or wrong alike (n_rows float64).
 
-    The gap between the two largest class probabilities; without probabilities the gap between the
-    two largest values of the decision function, or its size for two classes. +inf from a
-    `Constant`, which has no opinion. Raises NonFiniteError.
+    The gap between the two largest class probabilities; without probabilities the gap between the two largest values of the
+    decision function, or its size for two classes. +inf from a `Constant`, which has no opinion. Raises NonFiniteError.
     """
     if isinstance(classifier, Constant):
         return np.full(X.shape[0], np.inf)

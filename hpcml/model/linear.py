@@ -17,16 +17,7 @@ import numpy as np
 
 from hpcml.data.in_memory import row_of, unordered
 from hpcml.errors import NonFiniteError
-from hpcml.files.hdf5 import (
-    MADE_BY,
-    MADE_ON,
-    describe_matrix,
-    map_dataset,
-    matrix_slabs,
-    stamp,
-    write_label_titles,
-    write_strings,
-)
+from hpcml.files.hdf5 import MADE_BY, MADE_ON, describe_matrix, map_dataset, matrix_slabs, stamp, write_label_titles, write_strings
 from hpcml.files.slabs import Slab
 from hpcml.files.untrusted import read_strings
 from hpcml.model.combination import Combination, Rule
@@ -126,11 +117,10 @@ class SparseRows(NamedTuple):
 class Model(Trained):
     """A read-only handle on a model file; `W`, `columns` and `factors` are memory-mapped.
 
-    `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index
-    of STATUS), n_positive (training rows that have the label) and visited (the mean share of the
-    rows visited per iteration), n_labels each; of a method that certifies it, also gap: (f_min − a
-    lower bound of all objectives) / f_min; and what of OPTIONAL the file has. `n_weights` is the
-    number of weights that are stored.
+    `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index of STATUS), n_positive
+    (training rows that have the label) and visited (the mean share of the rows visited per iteration), n_labels each; of a method
+    that certifies it, also gap: (f_min − a lower bound of all objectives) / f_min; and what of OPTIONAL the file has. `n_weights`
+    is the number of weights that are stored.
     """
 
     kind = "model"

@@ -39,10 +39,9 @@ class JointNaiveBayes(ClassifierMixin, BaseEstimator, JointBayes):
 class KernelNB(JointNaiveBayes, KernelDensities):
     """Naive Bayes with Gaussian kernel densities per feature and class, as Weka 3.9's `-K`.
 
-    Features are numeric; what a sparse row does not store is the value 0. A row of weight 2 is as
-    good as two rows, one of weight 0 as if absent; weights that sum to less than the number of
-    rows, as those of boosting, are scaled to sum to it. For feature j with m_j distinct values and
-    range R_j in the training rows,
+    Features are numeric; what a sparse row does not store is the value 0. A row of weight 2 is as good as two rows, one of weight 0
+    as if absent; weights that sum to less than the number of rows, as those of boosting, are scaled to sum to it. For feature j
+    with m_j distinct values and range R_j in the training rows,
 
     - δ_j = max(R_j / (m_j − 1), 1e-6) is its precision, the mean gap between values; a feature with
       one value is ignored;
@@ -56,16 +55,14 @@ class KernelNB(JointNaiveBayes, KernelDensities):
     - P'(v | c) = max(P(v | c) / δ, 1e-75), a density;
     - the prior is (n_c + 1) / (n + K) with K classes.
 
-    Weka stops adding when what is missing is below 1 % of a sum; here all is added. Far below all
-    values of a class, by 8.3 h or more, Weka's P is 0, for it is a difference of numbers near 1;
-    here it falls on, as it does above them in both.
+    Weka stops adding when what is missing is below 1 % of a sum; here all is added. Far below all values of a class, by 8.3 h or
+    more, Weka's P is 0, for it is a difference of numbers near 1; here it falls on, as it does above them in both.
 
-    Features with at most 64 values that recur (m_j² rows or more) are summed exactly, the others
-    are looked up in tables of at most 3 √n_c + 140 cells of 80 bytes for each class. P's relative
-    error is below 1e-6 where it is above 1e-13, and below 0.4 next to 1e-75. Training takes time in
-    proportion to the rows, times their logarithm where values are counted; the time to predict a
-    row does not depend on their number. The prediction for a row has the same bits with any
-    other rows; that for a sparse matrix and for the same one dense may differ by rounding.
+    Features with at most 64 values that recur (m_j² rows or more) are summed exactly, the others are looked up in tables of at most
+    3 √n_c + 140 cells of 80 bytes for each class. P's relative error is below 1e-6 where it is above 1e-13, and below 0.4 next to
+    1e-75. Training takes time in proportion to the rows, times their logarithm where values are counted; the time to predict a row
+    does not depend on their number. The prediction for a row has the same bits with any other rows; that for a sparse matrix and
+    for the same one dense may differ by rounding.
 
     Attributes
     ----------
@@ -84,8 +81,7 @@ class KernelNB(JointNaiveBayes, KernelDensities):
     bandwidth_, low_ : ndarray of shape (n_features_in_, n_classes)
         h_jc and the lowest value of the class.
     value_start_, value_, value_mass_, value_log_ : ndarray
-        The values of features with few of them, with P's weights and log P' by class (see
-        `hpcml.kernels.density.Density`).
+        The values of features with few of them, with P's weights and log P' by class (see `hpcml.kernels.density.Density`).
     table_start_, table_ : ndarray
         The tables of the other features.
     zero_log_ : ndarray of shape (n_features_in_, n_classes)

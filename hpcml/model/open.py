@@ -13,7 +13,7 @@ from hpcml import mpi
 from hpcml.errors import FEW, DataError
 from hpcml.files.hdf5 import DAMAGE, MADE_BY, MADE_ON, open_checked, open_stamped
 from hpcml.files.untrusted import check_parts
-from hpcml.log import joined, plural
+from hpcml.log import joined, plural, size
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import CHOSEN, Model
 from hpcml.model.raw_input import RawInput
@@ -107,6 +107,9 @@ def format_model(model: Model | ClassifierModel) -> str:
     with suppress(ValueError, TypeError, KeyError, RecursionError):  # the file may not say
         machine = json.loads(str(attrs.get(MADE_ON)))
         lines.append(f"  made on     {machine['processor']} ({machine['architecture']}, compiled for {machine['target']})")
+    if (found := model.raw_input) is not None:
+        what = ("texts: " if found.is_text else "numbers: ") + ("names of" if found.packed is not None else "no names of")
+        lines.append(f"  input       {what} features, settings: {size(found.n_bytes)} of the file")
     if model.probability_source:
         lines.append(f"  probability {model.probability_source}")
     if not model.threshold_source:

@@ -32,6 +32,7 @@ class RawInput:
     packed: np.ndarray | None = None  # (bytes) the names of all features in UTF-8, with NUL between; None: they have none
     idf: np.ndarray | None = None  # (n_features) of weighted text
     stop_words: list[str] = field(default_factory=list)
+    n_bytes: int = 0  # that it takes in a model's file
 
     @classmethod
     def of_dataset(cls, dataset: DataFile) -> RawInput:
@@ -78,7 +79,8 @@ class RawInput:
         group = file[GROUP]
         packed, idf = (group[name][:] if name in group else None for name in ("feature_names", "idf"))
         stop_words = read_strings(group["stop_words"]) if "stop_words" in group else []
-        found = cls(attributes(group), packed, idf, stop_words)
+        n_bytes = sum(part.id.get_storage_size() for part in group.values())
+        found = cls(attributes(group), packed, idf, stop_words, n_bytes)
         if packed is not None and (packed.dtype.str, packed.ndim) != ("|u1", 1):
             raise ValueError("wrong names of features")
         if idf is not None and (idf.dtype.kind, idf.shape) != ("f", (n_features,)):

@@ -290,3 +290,10 @@ class BlockWeights:
             scores = scorer.score_rows(rows, *(self._kept[number] if self._kept else scorer.weights(*block)))
             scorer.check_numbers(scores.max(axis=0), scorer.labels[slice(*block)])
             yield slice(*block), scores
+
+    def all_scores(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> np.ndarray:
+        """Return the scores (n × L) of all labels. Raises NonFiniteError if one is not a number."""
+        out = np.empty((rows.size, scorer.labels.size))
+        for block, scores in self.scores(scorer, rows):
+            out[:, block] = scores
+        return out

@@ -1,8 +1,7 @@
 """Which rows a model was trained on, as hashes that its file carries.
 
-A model stores the keys (`hpcml.data.row_keys`) of its training rows, so that any dataset can be
-checked for them. Of more than LIMIT rows it stores the smallest LIMIT keys; an overlap is then an
-estimate from the rows whose keys are as small.
+A model stores the keys (`hpcml.data.row_keys`) of its training rows, so that any dataset can be checked for them. Of more than
+LIMIT rows it stores the smallest LIMIT keys; an overlap is then an estimate from the rows whose keys are as small.
 """
 
 from __future__ import annotations

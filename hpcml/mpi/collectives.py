@@ -26,11 +26,10 @@ T = TypeVar("T")
 def agreed(comm: MPI.Comm, doing: str, sleep: bool = False, in_groups: bool = False) -> Iterator[None]:
     """Rank-local work that may fail: all ranks succeed, or all raise one sentence.
 
-    The body must contain no collective. The message of the lowest failing rank is raised on all. An
-    operating-system error becomes a `DataError`; any other unexpected exception is re-raised where it
-    happened and a `CollectiveError` elsewhere. With `sleep`, ranks that wait for the long work of another
-    sleep instead of spinning. With `in_groups`, the body is collective over groups of the ranks, which agree
-    on what they raise; an unexpected exception ends the program. Collective over `comm`.
+    The body must contain no collective. The message of the lowest failing rank is raised on all. An operating-system error becomes
+    a `DataError`; any other unexpected exception is re-raised where it happened and a `CollectiveError` elsewhere. With `sleep`,
+    ranks that wait for the long work of another sleep instead of spinning. With `in_groups`, the body is collective over groups of
+    the ranks, which agree on what they raise; an unexpected exception ends the program. Collective over `comm`.
     """
     error: Exception | None = None
     try:
@@ -147,9 +146,8 @@ def begin_allgather(comm: MPI.Comm, buffer: np.ndarray, counts: list[int]) -> MP
 class RepeatedSum:
     """Numbers that are summed over the ranks again and again while each goes on at its own speed.
 
-    All ranks see the same sequence of sums, but not at the same time; so what all must do together
-    (a checkpoint, the end) they do when they see the same sum. The ranks of a `group`, which go on
-    together, see it at the same call.
+    All ranks see the same sequence of sums, but not at the same time; so what all must do together (a checkpoint, the end) they do
+    when they see the same sum. The ranks of a `group`, which go on together, see it at the same call.
     """
 
     def __init__(self, comm: MPI.Comm, group: MPI.Comm, size: int) -> None:

@@ -1,9 +1,8 @@
 """Order-independent sums: float64 addends rounded to a grid on which every addition is exact.
 
-If all partial sums of a set of numbers are multiples of one power of two, g, and smaller than 2^53
-g, float64 adds them without rounding, so neither the order nor the number of ranks can change a
-bit. One level keeps about 52 - log2(bound / value) bits of each addend; where more is wanted, a
-second level sums what the first rounded away.
+If all partial sums of a set of numbers are multiples of one power of two, g, and smaller than 2^53 g, float64 adds them without
+rounding, so neither the order nor the number of ranks can change a bit. One level keeps about 52 - log2(bound / value) bits of each
+addend; where more is wanted, a second level sums what the first rounded away.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Messages between a rank and a few others: exchanged in step, or left in a mailbox.
 
-A message is a list of arrays, which mpi4py pickles; between two ranks messages arrive in the order in
-which they were sent.
+A message is a list of arrays, which mpi4py pickles; between two ranks messages arrive in the order in which they were sent.
 """
 
 from __future__ import annotations
@@ -103,8 +102,7 @@ class Mailbox:
     def close(self) -> list[tuple[int, Arrays]]:
         """Collective over the ranks concerned. End it: the letters that still arrived.
 
-        Letters that have not left are dropped. Afterwards nothing is under way; what each rank has
-        sent, the other has received.
+        Letters that have not left are dropped. Afterwards nothing is under way; what each rank has sent, the other has received.
         """
         self._next.clear()
         letters, open_to = [], set(self._leaving)

@@ -256,8 +256,7 @@ def ranks_on_node(comm: MPI.Comm) -> int:
 def node_first(comm: MPI.Comm) -> Iterator[None]:
     """Collective over `comm`. Run the body on each node's first rank, then the others (caches).
 
-    Ranks that wait for others sleep meanwhile: compiling takes seconds, and reading what was
-    compiled before a good part of one.
+    Ranks that wait for others sleep meanwhile: compiling takes seconds, and reading what was compiled before a good part of one.
     """
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     if node.rank != 0:

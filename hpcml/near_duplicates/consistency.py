@@ -1,7 +1,6 @@
 """How far the labels of nearly equal rows agree: what a second person would have said.
 
-C. Elkan, *Extreme multilabel learning* (2015): documents that were indexed twice by mistake show
-how consistent the indexers are.
+C. Elkan, *Extreme multilabel learning* (2015): documents that were indexed twice by mistake show how consistent the indexers are.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ class Consistency:
     def intervals(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of 95 % for `values`, as if pairs were drawn independently.
 
-        Those of E. B. Wilson (1927) for p = both / either, of which the consistency 2p / (1 + p) is
-        a rising function.
+        Those of E. B. Wilson (1927) for p = both / either, of which the consistency 2p / (1 + p) is a rising function.
         """
         n = np.where(self.either > 0, self.either, np.nan)
         p = self.both / n
@@ -64,9 +62,8 @@ class Consistency:
 def consistency_of(comm: mpi.Comm, shard: Shard, pairs: Pairs, unlabelled: np.ndarray) -> tuple[Consistency, PairLabels]:
     """Collective over `comm`. The labels' consistency over all pairs; labels of this rank's pairs.
 
-    Of the pairs of a row with earlier ones, one counts: that with the row that it is most like, of
-    equal ones the last. So a group of equal rows counts once for each of its rows.
-    No pair of an `unlabelled` row (by its place in the split) counts.
+    Of the pairs of a row with earlier ones, one counts: that with the row that it is most like, of equal ones the last. So a group
+    of equal rows counts once for each of its rows. No pair of an `unlabelled` row (by its place in the split) counts.
     """
     rows, n_labels = SharedRows(comm, shard), shard.n_labels
     counted = _most_alike(rows, pairs, ~(np.isin(pairs.first, unlabelled) | np.isin(pairs.other, unlabelled)))

@@ -1,14 +1,12 @@
 """Pairs of nearly equal rows, found by all ranks, compared exactly; the same on any number.
 
-Rows with the same features are a group: each is paired with the next one of its group, and only the
-first goes on. Rows that agree on a band of least hashes lie in one bucket, which one
-rank gets from all others, and are compared. In a bucket of many rows each is compared with the next
-WINDOW only, so the work is proportional to the number of rows, for any data.
+Rows with the same features are a group: each is paired with the next one of its group, and only the first goes on. Rows that agree
+on a band of least hashes lie in one bucket, which one rank gets from all others, and are compared. In a bucket of many rows each is
+compared with the next WINDOW only, so the work is proportional to the number of rows, for any data.
 
-Two rows of similarity s (the Jaccard index of their features) agree on one least hash with
-probability s, on all of a band of r with s^r, and on at least one of b bands with 1 − (1 − s^r)^b:
-A. Broder, *On the resemblance and containment of documents* (1997); J. Leskovec, A. Rajaraman, J.
-Ullman, *Mining of Massive Datasets*, chapter 3.
+Two rows of similarity s (the Jaccard index of their features) agree on one least hash with probability s, on all of a band of r
+with s^r, and on at least one of b bands with 1 − (1 − s^r)^b: A. Broder, *On the resemblance and containment of documents* (1997);
+J. Leskovec, A. Rajaraman, J. Ullman, *Mining of Massive Datasets*, chapter 3.
 """
 
 from __future__ import annotations
@@ -114,9 +112,8 @@ class SharedRows:
 class Pairs:
     """This rank's pairs (first < other, positions in the split), ascending, and similarities.
 
-    `n_empty` (rows without features), `n_equal` (rows that have the features of an earlier one) and
-    `n_limited` (how often a row lay in a bucket with more than it was compared with) are those of
-    all ranks.
+    `n_empty` (rows without features), `n_equal` (rows that have the features of an earlier one) and `n_limited` (how often a row
+    lay in a bucket with more than it was compared with) are those of all ranks.
     """
 
     first: np.ndarray

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcml.files.report import ReportedResult, cell, or_none, plain
+from hpcml.files.report import ReportedResult, cell, or_none, picked, plain
 from hpcml.files.table import table, write_table
 from hpcml.log import plural
 from hpcml.near_duplicates.consistency import Consistency
@@ -101,19 +101,14 @@ class Duplicates(ReportedResult):
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the pairs, for JSON; an undefined value is null."""
         content: dict[str, Any] = {
-            "data": self.data,
-            "split": self.split,
-            "n_rows": self.n_rows,
-            "n_unlabelled": self.n_unlabelled,
+            **picked(self, "data", "split", "n_rows", "n_unlabelled"),
             "n_without_features": self.n_empty,
             "n_equal_to_an_earlier_row": self.n_equal,
-            "n_limited": self.n_limited,
-            "similarity": self.similarity,
+            **picked(self, "n_limited", "similarity"),
             "bands": self.bands.number,
             "hashes_per_band": self.bands.size,
             "expected_recall": self.bands.recall(self.similarity),
-            "n_pairs": self.n_pairs,
-            "n_counted": self.n_counted,
+            **picked(self, "n_pairs", "n_counted"),
             "pairs_from_similarity": dict(zip(self.steps, self.by_similarity, strict=True)),
             "labels": [dict(zip(COLUMNS, row, strict=True)) for row in self._label_rows()],
         }

@@ -32,6 +32,4 @@ class PlanOptions:
     memory: Annotated[float | None, Between(0)] = None
     """Memory of a node, in GB. Default: what this one has."""
     pilot: Annotated[bool, Parameter(negative="--no-pilot")] = True
-    """Measure the time: train some of the labels, rows or cycles of DATA. --no-pilot plans memory,
-    disk and model size only.
-    """
+    """Measure the time: train some of the labels, rows or cycles of DATA. --no-pilot plans memory, disk and model size only."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, OptionError
-from hpcml.files.report import ReportedResult
+from hpcml.files.report import ReportedResult, picked
 from hpcml.kernels.processor import processor_name
 from hpcml.kernels.rows import count_labels
 from hpcml.log import duration, plural, size
@@ -70,11 +70,11 @@ class Plan(ReportedResult):
         words = [self.method, str(self.data or "DATA.h5"), "-o", f"runs/{self.method}", *flags(self.options)]
         if nodes == 1:
             return shlex.join([*(["mpirun", "-n", str(ranks)] if ranks > 1 else []), "hpcml", "train", *words])
-        asked = [f"--nodes={nodes}", f"--ntasks-per-node={ranks}", f"--mem={math.ceil(1.2 * self.node_bytes / 2**30)}G"]
+        asked = [f"--nodes={nodes}", f"--ranks-per-node={ranks}", f"--memory={math.ceil(1.2 * self.node_bytes / 2**30)}"]
         if self.seconds:
             minutes = max(LEAST_MINUTES, math.ceil(SPARE * sum(self.seconds.values()) / 60))
             asked.append(f"--time={minutes // 60:02}:{minutes % 60:02}:00")
-        return shlex.join(["sbatch", *asked, "slurm/run.sbatch", "train", *words])
+        return shlex.join(["hpcml", "job", "train", *words, "--scheduler=slurm", *asked]) + " | sbatch"
 
     def describe(self) -> list[str]:
         """Return the lines of the text."""
@@ -113,27 +113,14 @@ class Plan(ReportedResult):
         sizes, needs = self.sizes, self.needs
         return {
             "method": self.method,
-            "rows": sizes.n_rows,
-            "features": sizes.n_features,
-            "columns": sizes.n_columns,
-            "values": sizes.n_values,
+            **{name: getattr(sizes, f"n_{name}") for name in ("rows", "features", "columns", "values")},
             "labels": int(sizes.n_positive.size),
             "trained_labels": sizes.n_trained,
-            "nodes": self.cluster.nodes,
-            "ranks_per_node": self.cluster.ranks_per_node,
-            "layout": needs.layout,
-            "rank_bytes": self.rank_bytes,
-            "node_bytes": self.node_bytes,
-            "own_bytes": needs.own_bytes,
-            "shared_bytes": needs.shared_bytes,
-            "model_bytes": needs.model_bytes,
-            "checkpoint_bytes": needs.checkpoint_bytes,
-            "seconds": self.seconds,
-            "total_seconds": self.total_seconds,
-            "node_hours": self.node_hours,
-            "measured": self.measured,
-            "assumed": self.assumed,
-            "command": self.command,
+            **picked(self.cluster, "nodes", "ranks_per_node"),
+            **picked(needs, "layout"),
+            **picked(self, "rank_bytes", "node_bytes"),
+            **picked(needs, "own_bytes", "shared_bytes", "model_bytes", "checkpoint_bytes"),
+            **picked(self, "seconds", "total_seconds", "node_hours", "measured", "assumed", "command"),
         }
 
 

@@ -1,8 +1,5 @@
-"""Writes the scores of rows to files, the same bytes on any number of ranks; `model.scoring` computes them.
+"""Labels of rows by a trained model: tables of a dataset or of records as they come, and a model in memory.
 
-    predict(comm, model, dataset, "test", Path("answers.csv"), False, log)
-
-What comes in are a model and the rows of a dataset, or of svmlight text as it comes. What goes
-out are scores, probabilities, flags of labels, or the best labels of each row (`texts`), chunk by
-chunk of rows. Begin with `predict`.
+`predict` finds the labels of rows and writes them, as a `table`; `records` reads a file or standard input block by block, and
+`raw_rows` makes rows of what it reads. `loaded` is `hpcml.load`, `saved` is `hpcml.save`. Begin with `predict`, then `records`.
 """

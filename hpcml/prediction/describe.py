@@ -13,9 +13,9 @@ from typing import Any
 from hpcml.errors import DataError, file_error
 from hpcml.files.hdf5 import open_stamped, readable
 from hpcml.files.lines import open_plain
-from hpcml.files.table import LONGEST_CELL
+from hpcml.files.table import LONGEST_CELL, pyarrow
 from hpcml.log import joined, plural
-from hpcml.prediction.table import BIOASQ, DELIMITERS, PARQUET, TEXTS, BioasqJson, pyarrow
+from hpcml.prediction.table import BIOASQ, DELIMITERS, PARQUET, TEXTS, BioasqJson
 
 MADE_BY = "hpcml predict"
 ENDINGS = (*TEXTS, PARQUET, BIOASQ)  # of files other than HDF5

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.data.shard import Shard
+from hpcml.data.shard import NO_ROWS, Shard
 from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.top import top_of
 from hpcml.log import plural
@@ -69,12 +69,8 @@ class LoadedModel:
         self.model = run if isinstance(run, Model | ClassifierModel) else open_model(run)
         self.labels, self.titles = self.model.label_names, self.model.label_titles
         self.rows = RowMaker(self.model)
-        none = np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
         self._numbers = np.arange(len(self.labels))
-        comm, scorer = (
-            mpi.self_comm(),
-            make_scorer(self.model, Shard.of_csr(none, self.model.n_features, len(self.labels)), self._numbers),
-        )
+        comm, scorer = mpi.self_comm(), self.scorer(Shard.of_csr(NO_ROWS, self.model.n_features, len(self.labels)))
         scorer.warm_up(comm)
         self.best_labels: Any = top_of(comm, scorer, 1, Prediction.room_for_weights(self.model), by_pairs=True)
 

@@ -111,19 +111,16 @@ class Prediction:
 
     def score(self, shard: Shard) -> Iterator[tuple[int, np.ndarray]]:
         """Yield (first, scores (n × n_labels)) of a shard's rows, chunk by chunk. Local. Raises NonFiniteError."""
-        scorer, n_labels = make_scorer(self.model, shard, self.scorer.labels), self.model.n_labels
-        step = max(1, min(MAX_ROWS, CHUNK_BYTES // (8 * max(1, n_labels))))
+        scorer = make_scorer(self.model, shard, self.scorer.labels)
+        step = max(1, min(MAX_ROWS, CHUNK_BYTES // (8 * max(1, self.model.n_labels))))
         for begin in range(0, shard.rows.size, step):
-            some = shard.rows[begin : begin + step]
-            values = np.empty((some.size, n_labels))
-            for block, scores in self._weights.scores(scorer, some):
-                values[:, block] = scores
-            yield shard.first_local + begin, values
+            yield shard.first_local + begin, self._weights.all_scores(scorer, shard.rows[begin : begin + step])
 
-    def finish(self, log: Log, output: Path, dataset: DataFile | None = None, more: str = "") -> None:
-        """Log how many labels the rows have got; `dataset`: of the rows, if there is one. Collective."""
-        counts = [self.n_rows, self.n_lines, self.n_without, self.n_empty]
-        n_rows, n_lines, n_without, n_empty = (int(n) for n in mpi.exclusive_sum(self.comm, counts)[1])
+    def finish(self, log: Log, output: Path, dataset: DataFile | None = None, more: str = "", n_left_out: int = 0) -> None:
+        """Log how many labels the rows have got; `dataset`: of the rows, if there is one; `n_left_out` values. Collective."""
+        counts = [self.n_rows, self.n_lines, self.n_without, self.n_empty, n_left_out]
+        n_rows, n_lines, n_without, n_empty, n_left_out = (int(n) for n in mpi.exclusive_sum(self.comm, counts)[1])
+        more += f"; left out: {plural(n_left_out, 'value')} of features that the model does not have" if n_left_out else ""
         rows, name = plural(n_rows, "row"), "standard output" if str(output) == STANDARD_OUTPUT else output
         without = f"; {n_without:,} of {rows} got no label" if n_without else ""
         log(f"{name}: {plural(n_lines, 'label')} of {rows}, {rule_of(self.model, self.top)}{without}{more}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.conversion.jsonl import document_of
-from hpcml.conversion.number_rows import NumberSlice, dense_blocks
-from hpcml.conversion.table import texts_of, unfit
+from hpcml.conversion.number_rows import NumberSlice
+from hpcml.conversion.table import Batch, texts_of_row
 from hpcml.conversion.text import FewTexts, Values, settings_of_model
 from hpcml.conversion.vocabulary import PLAIN, Field
 from hpcml.data.dataset import DataFile
@@ -76,15 +76,6 @@ class RowMaker:
             raise ConfigError(f"no column {named(missing)!r} with texts, as the model was trained on; {hint}")
         return found
 
-    def values_of_row(self, values: Iterable[Any]) -> Values:
-        """Return a row's values of `text_columns` as those of each field. Raises ValueError."""
-        found = [texts_of(value) for value in values]
-        return found if self.fields != PLAIN else [[], [text for texts in found for text in texts]]
-
-    def texts(self, texts: Sequence[Values]) -> Shard:
-        """Return rows of texts, given by the values of each field."""
-        return self.few_texts(texts)
-
     def strings_or_documents(self, given: Sequence[Any]) -> Shard:
         """Return rows of texts that are strings, or documents as in JSON lines. Raises ConfigError, DataError."""
         found: list[Values] = []
@@ -99,7 +90,7 @@ class RowMaker:
                 found.append(document_of(value, self.fields).values)
             except ValueError as error:
                 raise DataError(f"text {place} (from 0): {error}") from None
-        return self.texts(found)
+        return self.few_texts(found)
 
     @cached_property
     def column_of(self) -> dict[str, int]:
@@ -117,19 +108,14 @@ class RowMaker:
                 raise DataError(f"no column {named(name)!r}, a feature of the model; add it, or use hpcml convert --like")
         return list(self.column_of)
 
-    def numbers(self, columns: Mapping[str, np.ndarray], n_rows: int, place: Any) -> Shard:
-        """Return rows of a table of numbers, its columns those of `feature_columns`; `place` names a row. Raises DataError."""
-        names = list(self.column_of)
-
-        def take(begin: int, end: int) -> np.ndarray:
-            return np.stack([columns[name][begin:end] for name in names], axis=1)
-
-        def describe(row: int, column: int, value: float) -> str:
-            return f"{place(row)}: column {names[column]!r}: {unfit(value)}"
-
-        blocks = list(dense_blocks(take, (0, n_rows), len(names), False, describe))
+    def table(self, batch: Batch, names: Sequence[str]) -> Shard:
+        """Return rows of a table with these columns, of which `batch` has those that are read. Raises DataError."""
+        if self.is_text:
+            columns, told_apart = self.text_columns(names), self.fields != PLAIN
+            return self.few_texts([texts_of_row(batch, row, columns, told_apart) for row in range(batch.n_rows)])
+        blocks = list(batch.numbers(list(self.column_of)))
         lengths, indices, data = (np.concatenate(parts) for parts in zip(*blocks, strict=True)) if blocks else NumberSlice.empty()
-        return self._shard(offsets(lengths), indices, data)
+        return Shard.of_csr((offsets(lengths), indices, data), self.model.n_features, self.model.n_labels)
 
     def matrix(self, X: Any) -> Shard:
         """Return the rows of a matrix of the model's features. Raises DataError."""
@@ -138,26 +124,20 @@ class RowMaker:
             raise DataError(f"X has {found.shape[1]} columns, but the model has {self.model.n_features} features")
         if not np.isfinite(found.data).all():
             raise DataError("X: a value is not a finite number that float32 can hold")
-        return self._shard(found.indptr.astype(np.int64), found.indices, found.data)
-
-    def _shard(self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Shard:
-        index = np.int32 if self.model.n_features < 2**31 else np.int64
-        return Shard.of_csr((indptr, indices.astype(index), data), self.model.n_features, self.model.n_labels)
+        csr = found.indptr.astype(np.int64), found.indices, found.data
+        return Shard.of_csr(csr, self.model.n_features, self.model.n_labels)
 
     def frame(self, frame: Any) -> Shard:
         """Return the rows of a data frame of texts or numbers. Raises ConfigError, DataError."""
         names = [str(name) for name in frame.columns]
-        if self.is_text:
-            columns = [frame.iloc[:, names.index(name)].tolist() for name in self.text_columns(names)]
-            try:
-                return self.texts([self.values_of_row(values) for values in zip(*columns, strict=True)])
-            except ValueError as error:
-                raise DataError(f"the frame: {error}") from None
+        chosen = self.text_columns(names) if self.is_text else self.feature_columns(names)
+        columns: dict[str, Any] = {name: frame.iloc[:, names.index(name)] for name in chosen}
         try:
-            numbers = {name: frame.iloc[:, names.index(name)].to_numpy(dtype=np.float64) for name in self.feature_columns(names)}
+            for name, column in columns.items():
+                columns[name] = column.tolist() if self.is_text else column.to_numpy(dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(f"the frame: expected columns of numbers ({error})") from None
-        return self.numbers(numbers, len(frame), lambda row: f"the frame: row {row}")
+        return self.table(Batch(len(frame), columns, lambda row: f"the frame: row {row}"), names)
 
     def rows(self, X: Any, split: str = "all") -> Shard:
         """Return rows of a list of texts or documents, a matrix, a data frame, or a split of a dataset."""

@@ -21,7 +21,7 @@ from hpcml.conversion.csv_file import UNQUOTED_TSV, CsvReader, Dialect, check_he
 from hpcml.conversion.jsonl import document_of, loaded
 from hpcml.conversion.parquet import batches_of, open_parquet
 from hpcml.conversion.table import Batch, names_in_column, numbered
-from hpcml.data.shard import Shard
+from hpcml.data.shard import NO_ROWS, Shard
 from hpcml.data.svmlight import (
     BLOCK_BYTES,
     PADDING,
@@ -35,7 +35,7 @@ from hpcml.data.svmlight import (
 from hpcml.errors import ConfigError, DataError, OptionError, nearest_name
 from hpcml.evaluation.top import InvertedTop
 from hpcml.files.lines import LINE_MIB, plain_name
-from hpcml.log import Log, plural
+from hpcml.log import Log
 from hpcml.model.trained import Trained
 from hpcml.partition import even_bounds, offsets
 from hpcml.prediction.predict import Prediction, open_stream, rule_of
@@ -61,7 +61,9 @@ def kind_of_data(path: Path, given: str | None, model: Trained) -> str:
 
 
 class RecordStream:
-    """Rows of records: iterate once over `parts`, and close it, or use a `with`."""
+    """Rows of records, for a `with`: iterate once over `blocks`."""
+
+    n_left_out = 0  # as of SvmlightRows
 
     def __init__(
         self,
@@ -171,10 +173,6 @@ class RecordStream:
         """Whether rows have ids; those of JSON lines are line numbers where there is none."""
         return self.kind == "jsonl" or self._id is not None
 
-    def remark(self) -> str:
-        """Return nothing: no value is left out."""
-        return ""
-
     def blocks(self) -> Iterator[RowBlock]:
         """Collective over `comm`. Yield this rank's part of the next rows. Raises DataError on all."""
         comm = self.comm
@@ -209,21 +207,13 @@ class RecordStream:
                 except ValueError as error:
                     raise DataError(f"{self.name}: line {line}: {error}") from None
             ids = [document.row_id or str(line) for document, line in zip(documents, lines, strict=True)]
-            return ids, self.rows.texts([document.values for document in documents])
+            return ids, self.rows.few_texts([document.values for document in documents])
         if self.kind == "parquet":
             batch = Batch(len(lines), records, numbered(self.name, lines[0] - 1 if lines else 0))
         else:
             batch = csv_batch(Path(self.name), records, lines, self.names, self.columns)
         ids = None if self._id is None else names_in_column(batch, self._id)
-        if not self.rows.is_text:
-            return ids, self.rows.numbers(batch.columns, batch.n_rows, batch.place)
-        texts = []
-        for row, values in enumerate(zip(*(batch.columns[name] for name in self.rows.text_columns(self.names)), strict=True)):
-            try:
-                texts.append(self.rows.values_of_row(values))
-            except ValueError as error:
-                raise DataError(f"{batch.place(row)}: {error}") from None
-        return ids, self.rows.texts(texts)
+        return ids, self.rows.table(batch, self.names)
 
 
 def _blocks(reader: LineReader) -> Iterator[tuple[bytes, int]]:
@@ -252,13 +242,7 @@ class SvmlightRows(SvmlightStream):
         """Collective over `comm`. Raises as `SvmlightStream`, and ConfigError for a model of text with other numbering."""
         model.check_numbering(zero_based)
         super().__init__(comm, source, zero_based, max_line, block_bytes)
-        self.model, self.n_left_out = model, 0
-
-    def remark(self) -> str:
-        """Return how many values were left out. Collective."""
-        _, (n_left_out,) = mpi.exclusive_sum(self.comm, [self.n_left_out])
-        what = plural(int(n_left_out), "value")
-        return f"; left out: {what} of features that the model does not have" if n_left_out else ""
+        self.model, self.n_left_out = model, 0  # values of this rank's rows
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield this rank's part of the next rows. Collective."""
@@ -290,8 +274,7 @@ def predict_stream(
 
     Raises ConfigError for an unknown format and an existing output without `force`; DataError if a file cannot be read or written.
     """
-    none = np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
-    prediction = Prediction(comm, model, Shard.of_csr(none, model.n_features, model.n_labels), top)
+    prediction = Prediction(comm, model, Shard.of_csr(NO_ROWS, model.n_features, model.n_labels), top)
     is_cheap = prediction.keeps_weights or isinstance(prediction.best, InvertedTop)  # to score a few rows at a time
     with open_rows(min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if is_cheap else MAX_BLOCK_BYTES) as rows:
         table = make_table(model, output, rows.has_ids, rule_of(model, top), text_format)
@@ -299,5 +282,4 @@ def predict_stream(
             log(f"{rows.name}: scoring rows as they come")
             for shard, ids, empty in rows.blocks():
                 write(prediction.find(shard, None if ids is None else partial(_part, ids), empty))
-        remark = rows.remark()
-    prediction.finish(log, output, None, remark if rows.has_ids else f"; id is a row's number from 0{remark}")
+    prediction.finish(log, output, None, "" if rows.has_ids else "; id is a row's number from 0", rows.n_left_out)

@@ -26,7 +26,7 @@ from hpcml.run.session import session_of
 
 
 def save(
-    estimator: Any,
+    estimator: object,
     run: Path | str,
     *,
     label_names: Sequence[str] | None = None,
@@ -62,7 +62,8 @@ def save(
     >>> hpcml.save(pipeline, "run")
     >>> hpcml.load("run").top(["A library of linear algebra"])
     """
-    *before, last = [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
+    steps: list[Any] = [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
+    *before, last = steps
     path, known = f"{type(last).__module__}:{type(last).__name__}", METHODS.values()
     methods = [each.name for each in known if each.estimator == path and each.parameters.items() <= vars(last).items()]
     if not methods:

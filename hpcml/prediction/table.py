@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,7 +20,7 @@ import numpy as np
 from hpcml.errors import ConfigError, DataError, OptionError, file_error
 from hpcml.files.hdf5 import create_strings, stamp, write_label_titles, write_strings
 from hpcml.files.slabs import editing
-from hpcml.files.table import csv_lines, storable
+from hpcml.files.table import csv_lines, pyarrow, storable
 from hpcml.model.trained import Trained
 
 BIOASQ, PARQUET, HDF5 = ".json", ".parquet", ".h5"
@@ -65,13 +66,12 @@ class TextTable:
         """`column` is the name of the numbers' column."""
         names, titles = model.label_names, model.label_titles
         if (delimiter := DELIMITERS.get(ending)) is None:
-            texts = [json.dumps(name, ensure_ascii=False) for name in names]
+            self.begin, dumps = b"", partial(json.dumps, ensure_ascii=False)
+            texts = list(map(dumps, names))
             if titles is not None:
-                texts = [
-                    f'{text}, "title": {json.dumps(title, ensure_ascii=False)}' for text, title in zip(texts, titles, strict=True)
-                ]
+                texts = [f'{text}, "title": {dumps(title)}' for text, title in zip(texts, titles, strict=True)]
             self.labels, self.number = [f'{text}, "{column}": ' for text in texts], "%.9g}\n"
-            self.begin, self.id_cells = b"", json_ids
+            self.id_cells = lambda ids: [f'{{"id": {dumps(each)}, "label": ' for each in ids]
         else:
             rows = [[name] for name in names] if titles is None else [list(each) for each in zip(names, titles, strict=True)]
             self.labels, self.number = [line[:-1] + delimiter for line in csv_lines(rows, delimiter)], "%.9g\n"
@@ -91,11 +91,6 @@ class TextTable:
             yield "".join(cells).encode(errors="backslashreplace")  # half of a surrogate pair becomes JSON's escape
 
 
-def json_ids(ids: Sequence[str | int]) -> list[str]:
-    """Return the beginnings of lines of JSON."""
-    return [f'{{"id": {json.dumps(name, ensure_ascii=False)}, "label": ' for name in ids]
-
-
 class BioasqJson:
     """BioASQ's JSON: the labels of each row, also of those without any."""
 
@@ -112,16 +107,6 @@ class BioasqJson:
             pmid = int(text) if text.isascii() and text.isdigit() and str(int(text)) == text else text
             labels = [self.names[label] for label in found.labels[bounds[row] : bounds[row + 1]].tolist()]
             yield (("," if found.first + row else "") + "\n" + json.dumps({"pmid": pmid, "labels": labels})).encode()
-
-
-def pyarrow() -> Any:
-    """Return the package. Raises ConfigError if it is not installed."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise ConfigError("parquet needs the package pyarrow; install it: pip install 'hpcml[tables]'") from None
-    return pyarrow
 
 
 class BinaryTable:

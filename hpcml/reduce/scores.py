@@ -24,8 +24,7 @@ BLOCK_BYTES = 1 << 26  # the counts of a block of labels, unless one label alone
 def information_gain(both: np.ndarray, present: np.ndarray, positive: np.ndarray, n_rows: int) -> np.ndarray:
     """The mutual information, in nats, of "the feature is present" and "the row has the label".
 
-    `both` counts rows that have label and feature; `present` and `positive`, of fitting shapes,
-    one.
+    `both` counts rows that have label and feature; `present` and `positive`, of fitting shapes, one.
     """
     total = np.zeros(both.shape)
     for count, with_feature, with_label in (
@@ -72,9 +71,8 @@ class RowsByLabel:
 def feature_scores(comm: mpi.Comm, shard: Shard, labels: np.ndarray, score: Score, over: str) -> tuple[np.ndarray, np.ndarray]:
     """Collective over `comm`. Each feature's score (d) over `labels`, and the rows with it (d).
 
-    `shard` are this rank's training rows; `over` is "max", the largest score for any label, or
-    "mean", weighted by how many rows have the label. Each rank computes the scores of a range of
-    the features, one block of labels after another.
+    `shard` are this rank's training rows; `over` is "max", the largest score for any label, or "mean", weighted by how many rows
+    have the label. Each rank computes the scores of a range of the features, one block of labels after another.
     """
     with mpi.agreed(comm, "counting features"):
         present, by_label = np.zeros(shard.n_features, dtype=np.int64), RowsByLabel(shard)

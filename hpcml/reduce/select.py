@@ -61,8 +61,7 @@ class Selected(ReportedResult):
 def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool, log: Log) -> str:
     """Collective over `comm`. Write `path` with some of its features to `output`; what was done.
 
-    Raises ConfigError for options that make no sense and outputs that exist (without `force`), or
-    DataError.
+    Raises ConfigError for options that make no sense and outputs that exist (without `force`), or DataError.
     """
     options.validate()
     path, output = Path(path), Path(output)

@@ -29,13 +29,9 @@ class SelectOptions:
     features: Annotated[int | None, NotWith(LIKE), Range(1)] = None
     """Number of features to keep."""
     share: Annotated[float | None, NotWith(LIKE), Range(0, 1), Only(EFS)] = None
-    """efs: this share of them are the most important ones, the others the least important ones.
-    Default: 0.9.
-    """
+    """efs: this share of them are the most important ones, the others the least important ones. Default: 0.9."""
     over: Annotated[Literal["max", "mean"] | None, NotWith(LIKE)] = None
-    """How the scores of a feature for several labels become one: max, or mean (weighted by the
-    labels' rows). Default: max.
-    """
+    """How the scores of a feature for several labels become one: max, or mean (weighted by the labels' rows). Default: max."""
     label: Annotated[tuple[str, ...], Several, NotWith(LIKE)] = ()
     """Look only at these labels."""
     split: Annotated[str | None, NotWith(LIKE), Only(DATASET)] = None
@@ -45,15 +41,11 @@ class SelectOptions:
     seed: Annotated[int | None, NotWith(LIKE), Only("shuffle"), Range(0, 2**32 - 1)] = None
     """Random seed of --shuffle. Default: 0."""
     like: Annotated[Path | None, Only(DATASET)] = None
-    """Take the features of this reduced dataset (by name), or of this list NAME.csv, for test
-    data of a reduced training file.
-    """
+    """Take the features of this reduced dataset (by name), or of this list NAME.csv, for test data of a reduced training file."""
     data: Annotated[Path | None, NotWith(LIKE), Only(MODEL)] = None
     """Of a model: the dataset it was trained on, whose names of features then stand in the list."""
     list: Annotated[Path | None, NotWith(LIKE)] = None
-    """Where to write the list of the features kept, best first. Default: OUTPUT's name with
-    .features.csv.
-    """
+    """Where to write the list of the features kept, best first. Default: OUTPUT's name with .features.csv."""
 
     def validate(self, kind: str = "") -> None:
         """Raise ConfigError for values that make no sense, or have no effect on an input of this kind. Local."""

@@ -1,8 +1,7 @@
 """The page: one HTML file that needs no network, with tables, curves as SVG, and a table library.
 
-Names of labels, words and rows come from whoever made the data. Jinja escapes them, the table
-escapes them, the data for the table are JSON in which `<` is written as an escape, and the page
-forbids itself every script but its own by their digests.
+Names of labels, words and rows come from whoever made the data. Jinja escapes them, the table escapes them, the data for the table
+are JSON in which `<` is written as an escape, and the page forbids itself every script but its own by their digests.
 """
 
 from __future__ import annotations

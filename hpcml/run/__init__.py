@@ -5,8 +5,7 @@
         before = Checkpoints(session.comm, folder.checkpoints, session.log).newest()
         driver.run(solver.solve(labels, driver), job, log)  # raises Interrupted after a checkpoint
 
-What comes in are a session (ranks, log, signals), a target (a folder, `force`, `resume`) and the
-options of a method. What goes out are files, each complete or absent. `driver` is the one loop
-around all long work; a solver asks a `Stop` whether to stop. No method is known here. Begin with
-`session`, `folder`, `driver` and `checkpoint`.
+What comes in are a session (ranks, log, signals), a target (a folder, `force`, `resume`) and the options of a method. What goes out
+are files, each complete or absent. `driver` is the one loop around all long work; a solver asks a `Stop` whether to stop. No method
+is known here. Begin with `session`, `folder`, `driver` and `checkpoint`.
 """

@@ -1,20 +1,18 @@
 """The one loop around long work: turn after turn to its end, a signal, the time limit, a failure.
 
-The work is a generator: each step of it is a turn, which yields what it has finished. It is asked
-for its turns by the ranks of a group together, and every group goes on at its own speed. What all
-ranks do together (a checkpoint, the end) they do when they see the same sums of their flags. The
-driver knows the pace of checkpoints, signals, the time limit and progress. A `Job` takes what is
+The work is a generator: each step of it is a turn, which yields what it has finished. It is asked for its turns by the ranks of a
+group together, and every group goes on at its own speed. What all ranks do together (a checkpoint, the end) they do when they see
+the same sums of their flags. The driver knows the pace of checkpoints, signals, the time limit and progress. A `Job` takes what is
 finished: a run's files, an estimator's arrays, the scores of held-out rows.
 
     driver = Driver(comm, group, signals, options.time_limit, options.checkpoint_every)
     driver.run(solver.solve(labels, driver), job, log)  # raises Interrupted after a checkpoint
 
-The driver is also the solver's `Stop`. Every rank goes through its slices at its own speed, so nobody
-may leave a pass alone: those with whom it shares the rows would wait forever. The ranks of a group
-tell one another between slices, without waiting, whether one of them wants to stop. The sums of a
-round are the same for all of them, so they leave in the same round; those that are done with a pass
-go on with the rounds until all are. The flags of other groups are in the sums of the run's
-`RepeatedSum`, which goes on in between.
+The driver is also the solver's `Stop`. Every rank goes through its slices at its own speed, so nobody may leave a pass alone: those
+with whom it shares the rows would wait forever. The ranks of a group tell one another between slices, without waiting, whether one
+of them wants to stop. The sums of a round are the same for all of them, so they leave in the same round; those that are done with a
+pass go on with the rounds until all are. The flags of other groups are in the sums of the run's `RepeatedSum`, which goes on in
+between.
 """
 
 from __future__ import annotations
@@ -135,9 +133,8 @@ class Driver(Stop):
     def run(self, turns: Generator[Any, None, None], job: Job, log: Log | None = None) -> None:
         """Collective. Drive the work to its end.
 
-        A turn yields what it has finished, which the job keeps, or None: nothing is left to do, as
-        long as no other rank has more. Raises, on all ranks, what a turn raises on any, and
-        Interrupted after a signal or the time limit, when the job has saved.
+        A turn yields what it has finished, which the job keeps, or None: nothing is left to do, as long as no other rank has more.
+        Raises, on all ranks, what a turn raises on any, and Interrupted after a signal or the time limit, when the job has saved.
         """
         self._job, n_turns, has_saved = job, 0, False
         self.began, self.began_cpu, self.pace = time.monotonic(), time.process_time(), Pace(self.checkpoint_every)

@@ -1,6 +1,4 @@
-"""The environment of a run: versions, processor, nodes, launcher, Slurm job; a line of JSON for
-each start.
-"""
+"""The environment of a run: versions, processor, nodes, launcher, Slurm job; a line of JSON for each start."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, HpcmlError, OptionError
-from hpcml.files.atomic import made_by_this_job, sync, write_whole
+from hpcml.files.atomic import sync, write_whole
 from hpcml.files.opening import read_small
 from hpcml.files.temporary import claimed, remove, temporary_name
 from hpcml.log import Log, is_unicode
@@ -150,8 +150,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     def replaced(self, config: dict[str, object], force: bool) -> Iterator[Path]:
         """Collective. A folder for a finished run's files, here after the body, with `config`.
 
-        If the body raises, what is here (which may be replaced with `force` only) stays. Raises as
-        `prepare` does.
+        If the body raises, what is here (which may be replaced with `force` only) stays. Raises as `prepare` does.
         """
         fresh = self.path.with_name(self.comm.bcast(temporary_name(self.path).name))
         found = environment(self.comm)
@@ -189,7 +188,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file; --output must name a folder")
         config = self.path / CONFIG
-        if present and not (force or resume or (config.exists() and made_by_this_job(config))):
+        if present and not (force or resume):
             raise ConfigError(f"{self.path} exists already; choose another --output, or use --resume or --force")
         if present and not config.exists():
             raise ConfigError(f"{self.path} holds other files and no run of ours (no {CONFIG}); choose another --output")

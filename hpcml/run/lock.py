@@ -1,8 +1,7 @@
 """The lock on a run folder: one run at a time, freed by the kernel however its process ends.
 
-A file in the folder carries the lock (`flock`) and names its holder. Some file systems have no locks,
-and on some each node has its own. There the time of the file decides: the holder touches it every
-BEAT seconds.
+A file in the folder carries the lock (`flock`) and names its holder. Some file systems have no locks, and on some each node has its
+own. There the time of the file decides: the holder touches it every BEAT seconds.
 """
 
 from __future__ import annotations

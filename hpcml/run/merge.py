@@ -53,9 +53,8 @@ class _Part(NamedTuple):
 def merge_models(session: Session, runs: list[Path], target: Target, free: Callable[[str], Collection[str]]) -> MergeReport:
     """Collective over the session. Join the models of all parts into the target's run folder.
 
-    `free` tells of a method which keys of config.toml may differ between the parts. The model.h5
-    has the bytes of a run without --label-part. Raises ConfigError if parts are missing, or do not
-    belong together, DataError for a damaged one.
+    `free` tells of a method which keys of config.toml may differ between the parts. The model.h5 has the bytes of a run without
+    --label-part. Raises ConfigError if parts are missing, or do not belong together, DataError for a damaged one.
     """
     comm, output, parts = session.comm, target.output, list[_Part]()
 

@@ -1,9 +1,8 @@
 """The finished labels of a run: records in files of its checkpoint folder, from which model.h5 and history.csv are made.
 
-Each rank appends the labels that it finishes to a file of its own, in any order: a header with a CRC-32, the
-numbers of the label, its weights, and its lines of history.csv. Weights are stored with their columns where
-that takes less room. A run that continues, on any number of ranks, has all labels whose records are complete;
-what a killed process left of another record is cut off.
+Each rank appends the labels that it finishes to a file of its own, in any order: a header with a CRC-32, the numbers of the label,
+its weights, and its lines of history.csv. Weights are stored with their columns where that takes less room. A run that continues,
+on any number of ranks, has all labels whose records are complete; what a killed process left of another record is cut off.
 """
 
 from __future__ import annotations

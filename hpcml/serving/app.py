@@ -1,7 +1,6 @@
 """The addresses of the server, as Annif has them (REST API, backend `http`): an ASGI application.
 
-Every request has an answer, in JSON where something is wrong ("problem details", RFC 9457), and a
-line of JSON in the access log.
+Every request has an answer, in JSON where something is wrong ("problem details", RFC 9457), and a line of JSON in the access log.
 """
 
 from __future__ import annotations
@@ -106,7 +105,11 @@ class App:
             self.pages[path] = Answer(200, (HERE / name).read_bytes(), f"{kind}; charset=utf-8", headers)
         self.forms = {f"/v1/projects/{name}/suggest": name == GIVEN for name in names}  # whether only what the model gives
         self.batches = {f"{path}-batch": only_given for path, only_given in self.forms.items()}
-        self.calls = {"/health": self.answer_health, "/metrics": self.answer_metrics}
+        dead = as_problem(503, "it does not score texts any more")
+        self.calls = {
+            "/health": lambda: as_json({"status": "ok"}) if self.worker.lives else dead,
+            "/metrics": lambda: Answer(200, "".join(f"{line}\n" for line in self.metrics.lines()).encode(), METRICS, {}),
+        }
         self.addresses = {*self.pages, *self.calls, *self.forms, *self.batches}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -163,14 +166,6 @@ class App:
         except Exception as error:  # noqa: BLE001 - the server goes on
             traceback.print_exc(file=sys.stderr)
             return as_problem(500, f"failed unexpectedly: {type(error).__name__}")
-
-    def answer_health(self) -> Answer:
-        """Whether texts are scored."""
-        return as_json({"status": "ok"}) if self.worker.lives else as_problem(503, "it does not score texts any more")
-
-    def answer_metrics(self) -> Answer:
-        """The metrics up to the request before."""
-        return Answer(200, "".join(f"{line}\n" for line in self.metrics.lines()).encode(), METRICS, {})
 
     async def body(self, scope: Scope, receive: Receive) -> bytes:
         """The body of a request. Raises Refused for one that is too long or too slow, Gone."""

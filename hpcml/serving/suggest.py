@@ -21,8 +21,7 @@ from hpcml.prediction.loaded import LoadedModel
 class Suggestion:
     """A label of a text: its probability, whether its score is above the threshold, and words.
 
-    `words` are features of the text by what they add to the log-odds, the largest first, whichever
-    sign; none if none are wanted.
+    `words` are features of the text by what they add to the log-odds, the largest first, whichever sign; none if none are wanted.
     """
 
     label: int

@@ -34,11 +34,7 @@ TOGETHER = 16  # labels that go through the folds together, at most
 UNTRAINED = -1.0  # the score of every row, for a label that no row outside the fold has
 
 
-MEASURE: dict[str, Callable[[Ranking], float]] = {
-    "map": average_precision,
-    "auc": auc,
-    "f1": lambda ranking: best_f1(ranking)[1],
-}
+MEASURE: dict[str, Callable[[Ranking], float]] = {"map": average_precision, "auc": auc, "f1": lambda ranking: best_f1(ranking)[1]}
 
 
 class Round(Job):

@@ -1,8 +1,7 @@
 """The training rows in folds: the rows of each, and all others to train on, without a copy.
 
-The rows are copied once, fold after fold, and then all folds but two once more. In this ring the
-rows outside a fold lie together, so that they are a view. For K folds that is (2K − 2)/K times the
-rows, once on each node.
+The rows are copied once, fold after fold, and then all folds but two once more. In this ring the rows outside a fold lie together,
+so that they are a view. For K folds that is (2K − 2)/K times the rows, once on each node.
 """
 
 from __future__ import annotations

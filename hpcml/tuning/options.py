@@ -21,38 +21,27 @@ class TuneOptions(ScaleOptions):
     losses: ClassVar[tuple[str, ...]] = ()  # the method's
 
     method: str = "dual"
-    """What to train: dual, probe, elastic-net, or another method that the table of methods says
-    can be tuned.
-    """
+    """What to train: dual, probe, elastic-net, or another method that the table of methods says can be tuned."""
     folds: Annotated[int, Range(3, 100)] = 5
     """Parts of the training rows, at least 3; each is scored by models of the others."""
     by: Literal["map", "f1", "auc"] = "map"
-    """What the choice is made by: map (average precision), f1 (F1 at its best threshold) or auc,
-    of the scores of all folds.
-    """
+    """What the choice is made by: map (average precision), f1 (F1 at its best threshold) or auc, of the scores of all folds."""
     thresholds: Literal["label", "micro"] = "label"
-    """Above which a row has a label: label (each label's F1 is to be large, rare ones drawn to
-    those as frequent), or micro (the probability, the same for all labels, at which the F1 of all
-    pairs of a row and a label is largest in the folds).
+    """Above which a row has a label: label (each label's F1 is to be large, rare ones drawn to those as frequent), or micro (the
+    probability, the same for all labels, at which the F1 of all pairs of a row and a label is largest in the folds).
     """
     one: Flag = False
-    """Choose the same for all labels. Default: for each label, drawn to what is best for all,
-    the more the rarer it is.
-    """
+    """Choose the same for all labels. Default: for each label, drawn to what is best for all, the more the rarer it is."""
     lambdas: Annotated[tuple[float, ...], Several, Between(0)] = ()
     """Try these multiples of --lambda (of elastic-net: of --l1). Default: 0.1, 0.316, 1, 3.16 and
     10, and more where the best lies at the end.
     """
     weights: Annotated[tuple[float, ...], Several, Between(0)] = ()
-    """Of dual: try these weights of positive rows. Default: 1 and 4, and more where the best
-    lies at the end.
-    """
+    """Of dual: try these weights of positive rows. Default: 1 and 4, and more where the best lies at the end."""
     loss: str | None = None
     """Convex loss ℓ, one of the method's. Default: the method's."""
     bias: Annotated[bool | None, Parameter(negative="--no-bias")] = None
-    """The rows have a constant feature 1, whose weight is the intercept. This is the default;
-    elastic-net always has one.
-    """
+    """The rows have a constant feature 1, whose weight is the intercept. This is the default; elastic-net always has one."""
     lam: Annotated[str | None, Parameter(name="--lambda"), Or("float")] = None
     """The λ that --lambdas are multiples of, as in hpcml train METHOD. Default: the method's."""
     l1: Annotated[str | None, Or("float")] = None

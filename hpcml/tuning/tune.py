@@ -1,8 +1,7 @@
 """`hpcml tune`: choose λ and the weight of positive rows for each label; train; decide.
 
-The choice is that of `choose`, from the scores of rows by models that were trained without them.
-The scores at the chosen settings also give each label's threshold and the sigmoid that makes its
-scores probabilities (`hpcml.evaluation.decision`).
+The choice is that of `choose`, from the scores of rows by models that were trained without them. The scores at the chosen settings
+also give each label's threshold and the sigmoid that makes its scores probabilities (`hpcml.evaluation.decision`).
 """
 
 from __future__ import annotations
@@ -71,8 +70,7 @@ class TuneReport(ReportedResult):
 def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> TuneReport:
     """Collective over the session. Choose, train and decide, into the run folder of the target.
 
-    Raises ConfigError, DataError or NonFiniteError for invalid options or data, Interrupted after a
-    signal or the time limit.
+    Raises ConfigError, DataError or NonFiniteError for invalid options or data, Interrupted after a signal or the time limit.
     """
     options.validate()
     method = registry.method_named(options.method)

@@ -76,6 +76,13 @@ def test_second_command_of_a_script_under_mpirun(tmp_path, n_ranks):
         assert "Abort" not in result.stderr
 
 
+@pytest.mark.parametrize("n_ranks", [0, 2])
+def test_job_script_is_printed_once_and_needs_no_mpi(mpirun, n_ranks):
+    words = ("job", "train", "dual", "data.h5", "-o", "run", "--scheduler", "pbs")
+    printed = done(mpirun(n_ranks, *words, env={"MPIR_CVAR_PMI_VERSION": "2"} if n_ranks == 0 else {})).stdout
+    assert printed.startswith("#!/bin/bash\n") and printed.count("hpcml train dual") == 1
+
+
 def test_commands_that_a_rank_starts_are_no_ranks():
     program = "import os, sys, hpcml.mpi\nprint(os.system(f'{sys.executable} -m hpcml info no-such-file.h5') >> 8)"
     call = ["mpirun", "-n", "1", sys.executable, "-c", program]

@@ -129,6 +129,8 @@ class Lines(list):
     def __call__(self, message, has_lines=False):
         self.append(message)
 
+    detail = __call__
+
 
 def test_the_log_counts_the_same_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatch):
     monkeypatch.setattr(csv_file, "CSV_BLOCK", 50)

@@ -7,7 +7,7 @@ from support.make import by_one_rank, dataset_for_all, random_data
 from support.training import train
 
 from hpcml import retrain
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, Interrupted
 from hpcml.model.linear import Model
 
 pytestmark = pytest.mark.mpi
@@ -82,3 +82,15 @@ def test_without_the_old_data_nothing_is_kept(comm, mpi_tmp_path):
     anew = train("dual", comm, path, mpi_tmp_path / "anew", OPTIONS)
     assert again.model.read_bytes() == anew.model.read_bytes()
     assert not (Model(again.model).W == Model(mpi_tmp_path / "run" / "model.h5").W).all()
+
+
+def test_time_limit_ends_it_with_a_checkpoint(comm, mpi_tmp_path):
+    X, Y = random_data(5, 80, 15, 4, density=0.3)
+    old = dataset_for_all(comm, mpi_tmp_path / "old.h5", X, Y)
+    new = dataset_for_all(comm, mpi_tmp_path / "new.h5", X[:70], Y[:70])
+    train("dual", comm, old, mpi_tmp_path / "run", OPTIONS)
+    with pytest.raises(Interrupted):
+        retrain(mpi_tmp_path / "run", new, mpi_tmp_path / "again", comm=comm, time_limit=1e-9)
+    again = retrain(mpi_tmp_path / "run", new, mpi_tmp_path / "again", comm=comm, resume=True)
+    anew = train("dual", comm, new, mpi_tmp_path / "anew", OPTIONS)
+    assert again.model.read_bytes() == anew.model.read_bytes()

@@ -13,7 +13,7 @@ PAGES = [page for page in sorted(TOP.glob("docs/**/*.md")) if any(block.launcher
 @pytest.mark.timeout(900)
 def test_pages(slurm):
     """`launch/slurm-here.sh with` in the pages finds that Slurm by HPCML_SLURM."""
-    assert {page.name for page in PAGES} == {"cluster.md", "slurm.md"}
+    assert {page.name for page in PAGES} == {"cluster.md", "jobs.md"}
     command = [sys.executable, ROOT / "tests" / "support" / "document_commands.py", *PAGES]
     done = subprocess.run(command, env=slurm.env, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""From texts to answers over HTTP by `sbatch` alone, while the cluster takes nodes away."""
+"""From texts to answers over HTTP by jobs alone, while the cluster takes nodes away."""
 
 import json
 import re
@@ -10,9 +10,8 @@ import h5py
 import numpy as np
 import pytest
 from support.make import document_lines
-from support.private_slurm import ROOT, hpcml, node_down, preempt, signal_script, signal_script_until
+from support.private_slurm import hpcml, node_down, preempt, signal
 
-ONE = ("--nodes=1", "--ntasks-per-node=1")
 CONVERT = ("jsonl", "docs.jsonl", "-o", "docs.h5", "--test-share", "0.3", "--seed", "1")
 # some seconds of choosing: it is interrupted twice
 SETTINGS = ("--folds", "10", "--lambdas", "0.1", "0.3", "1", "3", "10", "--weights", "0.5", "1", "2", "4", "8")
@@ -66,33 +65,30 @@ def measured(folder):
 def test_from_texts_to_answers(slurm, texts, local, tmp_path):
     (tmp_path / "docs.jsonl").write_bytes(texts.read_bytes())
 
-    def submit(command, *arguments, options=ONE):
-        return slurm.submit("slurm/run.sbatch", command, *here(tmp_path, arguments), options=options)
+    def submit(command, *arguments, options=()):
+        return slurm.submit(command, *here(tmp_path, arguments), options=options)
 
-    job = submit("convert", *CONVERT, options=())
-    slurm.until(job, lambda: "hpcml convert" in slurm.printed(job), "ranks")
-    signal_script_until(slurm, job, "interrupted, failure 1 of at most 3; queued again, to begin anew")
-    assert slurm.end_of(job) == [0], slurm.printed(job)
-    assert (tmp_path / "docs.h5").read_bytes() == (local / "docs.h5").read_bytes()
-
-    job, run = submit("tune", *TUNE, options=("--nodes=2", "--ntasks-per-node=1", "--exclusive")), tmp_path / "run"
+    convert, run = submit("convert", *CONVERT, "--nodes", "2", "--ranks-per-node", "2"), tmp_path / "run"
+    words = (*TUNE, "--nodes", "2", "--requeue", "--directive=--exclusive")
+    job = submit("tune", *words, options=(f"--dependency=afterok:{convert}",))
+    after = (f"--dependency=afterok:{job}",)
+    jobs = [
+        submit("evaluate", "run/model.h5", "docs.h5", "--json", "measures.json", options=after),
+        submit("predict", "run/model.h5", "docs.h5", "-o", "labels.csv", "--top", "3", "--split", "test", options=after),
+        submit("report", "run", "-o", "report.html", options=after),
+    ]
+    serving = submit("serve", "run", "--port", "0", options=after)
     for disturb in (preempt, node_down):
         before = n_known(run)
         slurm.until(job, lambda before=before: n_known(run) > before, "label")
         disturb(slurm, job)
         slurm.until(job, lambda: slurm.states(job) != ["RUNNING"], "end of a start")
+    assert (tmp_path / "docs.h5").read_bytes() == (local / "docs.h5").read_bytes()
     assert slurm.end_of(job) == [0], slurm.printed(job)
     known = [int(number) for number in re.findall(r"resuming the choice: (\d+) of 200 labels known", slurm.printed(job))]
     assert len(known) == 2 and 0 < known[0] < known[1]
     for name in ("run/model.h5", "run/choice.csv"):
         assert (tmp_path / name).read_bytes() == (local / name).read_bytes()
-
-    jobs = [
-        submit("evaluate", "run/model.h5", "docs.h5", "--json", "measures.json"),
-        submit("predict", "run/model.h5", "docs.h5", "-o", "labels.csv", "--top", "3", "--split", "test"),
-        submit("report", "run", "-o", "report.html"),
-    ]
-    serving = submit("serve", "run", "--port", "0")
     for each in jobs:
         assert slurm.end_of(each) == [0], slurm.printed(each)
     assert measured(tmp_path) == measured(local)
@@ -104,18 +100,11 @@ def test_from_texts_to_answers(slurm, texts, local, tmp_path):
     form = urllib.parse.urlencode({"text": f"{document['title']} {document['text']}", "limit": 3}).encode()
     with urllib.request.urlopen(f"{address}v1/projects/hpcml/suggest", form, timeout=60) as answer:
         assert len(json.load(answer)["results"]) == 3
-    signal_script(slurm, serving)
+    signal(slurm, serving)
     assert slurm.end_of(serving) == [0], slurm.printed(serving)
-    assert not list(ROOT.glob(".hpcml-*"))
 
 
 def _address(slurm, job):
     """Where the server says that it listens; None before."""
     found = re.search(r"ready after .*?: (http://\S+/) \(Annif", slurm.printed(job))
     return found and found[1]
-
-
-def test_no_command_is_said(slurm):
-    job = slurm.submit("slurm/run.sbatch", options=ONE)
-    assert slurm.end_of(job) == [2]
-    assert "run what? sbatch slurm/run.sbatch COMMAND ARGUMENTS..." in slurm.printed(job)

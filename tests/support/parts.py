@@ -27,7 +27,7 @@ PARTS = {
     "versions": (*KERNELS, *REQUIREMENTS, "hpcml/files/*", "tests/support/lowest.py", "tests/support/short_run.py"),
     "types": (*REQUIREMENTS, "hpcml/__init__.py*", "hpcml/commands/*.py", "hpcml/*estimator*.py"),
     "disturbances": (
-        *(*RUNS, "slurm/*", "launch/env.sh", "launch/slurm-here.sh"),
+        *(*RUNS, "hpcml/commands/job.py", "hpcml/planning/schedulers.py", "slurm/*", "launch/slurm-here.sh"),
         *("tests/support/faults.py", "tests/support/interrupts.py", "tests/support/private_slurm.py"),
     ),
     "files": ("hpcml/conversion/*", "hpcml/files/*", "hpcml/data/*", "hpcml/model/*", "tests/support/damage*.py"),

@@ -24,16 +24,26 @@ class Slurm:
     def __init__(self, env, folder):
         self.env, self.folder = env, folder
 
-    def run(self, *command):
-        done = subprocess.run(
-            [*map(str, command)], cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=LIMIT, check=False
-        )
+    def run(self, *command, script=None):
+        how = {"cwd": ROOT, "env": self.env, "capture_output": True, "text": True, "timeout": LIMIT, "check": False}
+        done = subprocess.run([*map(str, command)], input=script, **how)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout.strip()
 
-    def submit(self, script, *args, options=()):
-        """Submit a job; its number."""
-        return self.run("sbatch", "--parsable", f"--output={self.folder}/%A-%a.out", *options, script, *args)
+    def script(self, *words):
+        """The script that `hpcml job` prints."""
+        command = [sys.executable, "-m", "hpcml", "job", "--scheduler", "slurm", *map(str, words)]
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=LIMIT, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def submit(self, *words, options=()):
+        """Submit the script that `hpcml job` prints; the job's number."""
+        return self.submit_script(self.script(*words), *options)
+
+    def submit_script(self, script, *options):
+        """Submit a script; the job's number."""
+        return self.run("sbatch", "--parsable", f"--output={self.folder}/%A-%a.out", *options, script=script)
 
     def printed(self, job):
         return "".join(path.read_text() for path in sorted(self.folder.glob(f"{job}-*.out")))
@@ -75,18 +85,6 @@ class Slurm:
         self.until(job, lambda: ended.issuperset(self.states(job)), "end", limit, pause=0.5)
         return [int(code) for code in re.findall(r"ExitCode=(\d+):", self.show(job))]
 
-    def script(self, name, **settings):
-        """A job script with some of its settings, or of those of common.sh, changed."""
-        text = (ROOT / "slurm" / name).read_text()
-        for key, value in settings.items():
-            text, n = re.subn(rf"^{key}=.*$", f'{key}="{value}"', text, flags=re.MULTILINE)
-            if n == 0:
-                text, n = re.subn(r"^source ", f'{key}="{value}"\nsource ', text, flags=re.MULTILINE)
-            assert n == 1
-        path = self.folder / name
-        path.write_text(text)
-        return path
-
 
 def hpcml(*args, limit=LIMIT):
     """Run a command on one rank, outside of Slurm."""
@@ -125,17 +123,6 @@ def signal(slurm, job):
     slurm.run("scancel", "--signal=USR1", job)
 
 
-def signal_script(slurm, job):
-    """What Slurm does shortly before the time is up."""
-    slurm.run("scancel", "--batch", "--signal=USR1", job)
-
-
-def signal_script_until(slurm, job, words):
-    """The same, again until the job's output has those words: srun drops a signal that comes before its ranks have started."""
-    command = ["scancel", "--batch", "--signal=USR1", job]
-    slurm.until(job, lambda: words in slurm.printed(job) or slurm.ask(command) is None, words, pause=0.5)
-
-
 def node_down(slurm, job):
     node = re.search(r"NodeList=(node\d)|NodeList=node\[\d-(?P<last>\d)", slurm.show(job).partition("ReqNodeList")[2])
     name = node[1] or f"node{node['last']}"
@@ -162,18 +149,3 @@ def ranks_of(job):
 def kill_rank(slurm, job):
     """As the kernel does where memory ends."""
     os.kill(ranks_of(job)[1], 9)
-
-
-def kill_slurmstepd(slurm, job, rank=1):
-    """Slurm's own process that started a rank."""
-    (parent,) = re.findall(r"^PPid:\s*(\d+)", Path(f"/proc/{ranks_of(job)[rank]}/status").read_text(), re.MULTILINE)
-    assert b"slurmstepd" in Path(f"/proc/{parent}/cmdline").read_bytes()
-    os.kill(int(parent), 9)
-
-
-def kill_both(slurm, job):
-    """A rank and Slurm's process that started it: nobody there can tell any more."""
-    rank = ranks_of(job)[1]
-    kill_slurmstepd(slurm, job)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(rank, 9)

@@ -80,7 +80,7 @@ def explanation(names):
     model = SimpleNamespace(path=names[0], n_labels=n, n_features=n, label_names=names, label_titles=names, bias=np.zeros(n))
     model.labels = {"n_positive": np.arange(n)}
     found = [explanations.LabelWeights(label, np.arange(n), np.ones(n), n, n, 0.0) for label in range(n)]
-    return explanations.Explanation(model, None, found, np.arange(n), dict(enumerate(names)), [Field(names[0], names[-1])])
+    return explanations.Explanation(model, found, np.arange(n), dict(enumerate(names)), [Field(names[0], names[-1])])
 
 
 def duplicates(names):

@@ -35,7 +35,7 @@ def test_one_case(x):
         ("hpcml/methods/dual/options.py", {"methods"}),
         ("hpcml/conversion/formats/svmlight.py", {"files"}),
         ("pyproject.toml", {"kernels", "versions", "types", "lab"}),
-        ("slurm/common.sh", {"disturbances"}),
+        ("slurm/train.sh", {"disturbances"}),
         ("launch/lab/tests/test_runs.py", {"lab"}),
         ("docs/do/explain.md", {"documents"}),
         ("tests/jobs/test_given.py", {"ranks", "files"}),  # by its marks

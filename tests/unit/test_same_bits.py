@@ -36,6 +36,7 @@ EXCEPTIONS = {
     "methods/online/order.py": {"np.log2": SHOWN},
     "methods/online/estimator.py": {"safe_sparse_dot": "scores in memory, for scikit-learn"},
     "methods/svmperf/svmperf.py": {"daqp": "the solver of the quadratic program, which has no other"},
+    "prediction/table.py": {"np.log10": "how many digits are tried; the number is then compared"},
     "reporting/gather.py": {"np.log": SHOWN},
     "reporting/statistics.py": dict.fromkeys(("**", "np.exp", "np.log"), SHOWN),
 }

@@ -58,17 +58,15 @@ class BayesClassifier(LinearClassifier):
 class BernoulliNBClassifier(BayesClassifier):
     """Naive Bayes of features that are present or not, for every label from counts.
 
-    A weight is the log of the ratio of two odds: of the feature being present in rows with the
-    label, and in the others. Features that no row with the label has get no weight. The score of a
-    row is the log-odds of the label, by the features with a weight.
+    A weight is the log of the ratio of two odds: of the feature being present in rows with the label, and in the others. Features
+    that no row with the label has get no weight. The score of a row is the log-odds of the label, by the features with a weight.
 
     Every rank of `comm` gets a copy of all rows, and the labels are divided among the ranks.
 
     Attributes
     ----------
     intercept_ : ndarray (n_labels,), float64
-        The score of a row without any of these features; +1 or −1 for a label that all rows have,
-        or none.
+        The score of a row without any of these features; +1 or −1 for a label that all rows have, or none.
     part_coef_ : ndarray (1, n_labels, n_features), float64
         The weights once more.
 
@@ -113,8 +111,7 @@ class BoostedBayesClassifier(BayesClassifier):
 class StagedBayesClassifier(BayesClassifier):
     """Naive Bayes, trained again on the rows with the label and the others that look like them.
 
-    Rows that a stage scores above the cut are ranked above all others, by the first score plus
-    `factor` times the later ones.
+    Rows that a stage scores above the cut are ranked above all others, by the first score plus `factor` times the later ones.
 
     Attributes
     ----------
@@ -140,8 +137,7 @@ class StagedBayesClassifier(BayesClassifier):
 class StagedSvmClassifier(BayesClassifier):
     """Naive Bayes, then a linear SVM on the rows with the label and others that look like them.
 
-    Rows that naive Bayes scores above the cut are ranked above all others, by its score plus
-    `factor` times that of the machine.
+    Rows that naive Bayes scores above the cut are ranked above all others, by its score plus `factor` times that of the machine.
 
     Attributes
     ----------

@@ -32,17 +32,11 @@ class BernoulliNBOptions(LinearOptions):
     free: ClassVar[frozenset[str]] = LinearOptions.free - {"ranks_per_group", "labels_per_pass"}
 
     smoothing: Annotated[float, Between(0)] = 0.5
-    """What is added to each of the four counts of a feature and a label: rows with and without
-    the one and the other.
-    """
+    """What is added to each of the four counts of a feature and a label: rows with and without the one and the other."""
     min_weight: Annotated[float, Range(0)] = 1.5
-    """Leave out features whose weight is of smaller magnitude than this. 0 keeps all that a row
-    with the label has.
-    """
+    """Leave out features whose weight is of smaller magnitude than this. 0 keeps all that a row with the label has."""
     exclude: Annotated[tuple[str, ...], Several] = ()
-    """Of data with headings as features: leave these headings out for every label. A label's own
-    heading always is.
-    """
+    """Of data with headings as features: leave these headings out for every label. A label's own heading always is."""
 
 
 @Parameter(name="*")
@@ -53,9 +47,7 @@ class BoostedBayesOptions(BernoulliNBOptions):
     rounds: Annotated[int, Range(1, MOST_PARTS)] = 6
     """Rounds at most; a label without errors has fewer."""
     trim: float = 0.2
-    """Leave out of the next round the rows with the smallest errors, up to this share of all
-    weight.
-    """
+    """Leave out of the next round the rows with the smallest errors, up to this share of all weight."""
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local, before the first collective."""
@@ -72,9 +64,7 @@ class StagedOptions(BernoulliNBOptions):
     stages: ClassVar[int] = 2
 
     cut: Annotated[float, Range(-math.inf)] = LOG_19
-    """Rows with a higher score go on to the next stage. Default: log 19, by which 95 of 100 rows
-    are positive.
-    """
+    """Rows with a higher score go on to the next stage. Default: log 19, by which 95 of 100 rows are positive."""
 
 
 @Parameter(name="*")
@@ -83,13 +73,9 @@ class StagedBayesOptions(StagedOptions):
     """Options of `hpcml train staged-bayes`."""
 
     stages: Annotated[int, Range(2, MOST_PARTS)] = 2
-    """How many times naive Bayes is trained, each time on the negative rows that those before
-    gave a score from the cut on.
-    """
+    """How many times naive Bayes is trained, each time on the negative rows that those before gave a score from the cut on."""
     factor: Annotated[float, Range(-math.inf)] = 3.0
-    """What the scores of the stages behind the first one are multiplied by before they are added
-    to it.
-    """
+    """What the scores of the stages behind the first one are multiplied by before they are added to it."""
 
 
 @Parameter(name="*")
@@ -104,6 +90,4 @@ class StagedSvmOptions(StagedOptions):
     svm_tol: Annotated[float, Between(0)] = 0.01
     """How far the conditions of its optimum may be violated."""
     chi_square: Annotated[float, Range(0)] = 3.84
-    """The SVM gets the features whose chi-square with the label is above this, among the rows
-    that it is trained on.
-    """
+    """The SVM gets the features whose chi-square with the label is above this, among the rows that it is trained on."""

@@ -1,15 +1,13 @@
 """Naive Bayes, boosted and in stages (Wilbur 2000): the solvers of the labels of one rank.
 
-A label depends on nothing but the label and the rows. What the paper leaves open of boosting:
-probabilities are those of the weighted rows; weights are scaled so that they are 1 on average among
-the rows that a round is trained on, which is what smoothing is added to; a round that errs on half
-of the weight, or has no rows with or without the label, ends the training before it, and one
+A label depends on nothing but the label and the rows. What the paper leaves open of boosting: probabilities are those of the
+weighted rows; weights are scaled so that they are 1 on average among the rows that a round is trained on, which is what smoothing
+is added to; a round that errs on half of the weight, or has no rows with or without the label, ends the training before it, and one
 without errors after it.
 
-A later stage is trained on the label's rows and hard others. The score of a stage is the sum of the
-weights of a row's features, as in the paper; absent features have no share in it. The second stage
-may be a linear support vector machine, by sequential minimal optimisation (libsvm's, in
-scikit-learn).
+A later stage is trained on the label's rows and hard others. The score of a stage is the sum of the weights of a row's features, as
+in the paper; absent features have no share in it. The second stage may be a linear support vector machine, by sequential minimal
+optimisation (libsvm's, in scikit-learn).
 """
 
 from __future__ import annotations
@@ -183,8 +181,7 @@ class BayesSolver(Solver):
     ) -> Weights:
         """The weights of columns, without small ones and what is left out for label `number`.
 
-        `positive` of the `n_positive` rows with the label have a column, `negative` of the
-        `n_negative` others; or so much weight.
+        `positive` of the `n_positive` rows with the label have a column, `negative` of the `n_negative` others; or so much weight.
         """
         w, absent = np.empty((2, columns.size))
         counts = positive.astype(np.float64), negative.astype(np.float64)

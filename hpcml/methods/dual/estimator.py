@@ -1,6 +1,4 @@
-"""Dual coordinate descent as a scikit-learn classifier: training on arrays in memory, on one
-rank or on the rows of many.
-"""
+"""Dual coordinate descent as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows of many."""
 
 from __future__ import annotations
 
@@ -27,24 +25,21 @@ from hpcml.methods.linear.options import LinearOptions
 class DualClassifier(LinearClassifier):
     """Linear classifiers trained by dual coordinate descent, each with a certified duality gap.
 
-    Minimises `λ/2 ‖w‖² + (1/m) Σ c_i s_i ℓ(y_i (w · x_i))` for one label (two classes) or for each
-    label against all others (more classes, or label sets); c_i is `positive_weight` for rows that
-    have the label, else 1; s_i is the row's `sample_weight`, else 1, and m the sum of these;
-    LIBLINEAR's C is 1 / (λ m). Rows are taken as float32, as in `hpcml train dual`, which gives the
-    same bits.
+    Minimises `λ/2 ‖w‖² + (1/m) Σ c_i s_i ℓ(y_i (w · x_i))` for one label (two classes) or for each label against all others (more
+    classes, or label sets); c_i is `positive_weight` for rows that have the label, else 1; s_i is the row's `sample_weight`, else
+    1, and m the sum of these; LIBLINEAR's C is 1 / (λ m). Rows are taken as float32, as in `hpcml train dual`, which gives the same
+    bits.
 
     Every rank of `comm` gets a copy of all rows, and the labels are divided among the ranks.
 
     Notes
     -----
-    Every rank holds all rows twice while it trains, once as they were given and once without
-    features that occur nowhere: about 16 bytes for each value other than 0 of all ranks together.
-    `hpcml train dual` needs a copy for each node only, from a file.
+    Every rank holds all rows twice while it trains, once as they were given and once without features that occur nowhere: about 16
+    bytes for each value other than 0 of all ranks together. `hpcml train dual` needs a copy for each node only, from a file.
 
     References
     ----------
-    Hsieh, Chang, Lin, Keerthi & Sundararajan 2008, Algorithm 1 (LIBLINEAR). Logistic loss: Yu,
-    Huang & Lin 2011.
+    Hsieh, Chang, Lin, Keerthi & Sundararajan 2008, Algorithm 1 (LIBLINEAR). Logistic loss: Yu, Huang & Lin 2011.
     """
 
     _method = METHOD
@@ -58,10 +53,9 @@ class DualClassifier(LinearClassifier):
     max_gap: float | None = OPTION
     positive_weight: str | float = OPTION
     class_weight: Mapping[Any, float] | str | None = None
-    """As in LIBLINEAR and `LinearSVC`, the weight of each class, or label, 1 if it is not in the
-    dict; c_i is multiplied by it. With two classes it is that of the row's class. For each of more
-    classes, and for label sets, it is that of the label for rows that have it, and 1 for others.
-    "balanced" is m / (number of classes · rows of the class), for classes only.
+    """As in LIBLINEAR and `LinearSVC`, the weight of each class, or label, 1 if it is not in the dict; c_i is multiplied by it.
+    With two classes it is that of the row's class. For each of more classes, and for label sets, it is that of the label for rows
+    that have it, and 1 for others. "balanced" is m / (number of classes · rows of the class), for classes only.
     """
     random_state: Seed = OPTION
     precision: str = OPTION
@@ -70,13 +64,11 @@ class DualClassifier(LinearClassifier):
     comm: mpi.Comm | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and
-        their labels y.
+        """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and their labels y.
 
-        y (n,) holds classes, or lists (or sets) of names of labels; (n, n_labels), dense or sparse,
-        zeros and ones. `sample_weight` (n,) are numbers of at least 0: a row of weight 2 counts as
-        two such rows, one of weight 0 not at all. Raises ValueError or TypeError for what does not
-        fit.
+        y (n,) holds classes, or lists (or sets) of names of labels; (n, n_labels), dense or sparse, zeros and ones. `sample_weight`
+        (n,) are numbers of at least 0: a row of weight 2 counts as two such rows, one of weight 0 not at all. Raises ValueError or
+        TypeError for what does not fit.
         """
         return self._fit_weighted(X, y, sample_weight)
 

@@ -1,8 +1,7 @@
 """Newton's method on the primal problem, for labels that coordinate descent has not solved within its steps.
 
-Dual coordinate descent is slow where many rows have few columns and λ is small: on covtype (581,012
-rows, 55 columns) with λ = 1e-9 the gap is 0.98 after 300 passes. There the matrix of second
-derivatives is small. With C_i = c_i / (λ m), for rows of weight s_i,
+Dual coordinate descent is slow where many rows have few columns and λ is small: on covtype (581,012 rows, 55 columns) with λ = 1e-9
+the gap is 0.98 after 300 passes. There the matrix of second derivatives is small. With C_i = c_i / (λ m), for rows of weight s_i,
 
     f(w) / λ = ½ ‖w‖² + Σ s_i C_i ℓ(y_i w · x_i)
     gradient = w − v,    v = Σ s_i α_i y_i x_i,    α_i = −C_i ℓ′

@@ -1,9 +1,8 @@
 """Stochastic gradient descent that regularises a feature when it is met (Lipton & Elkan 2015).
 
-The labels of a panel share every row. A row brings the weights of its own features current, in
-closed form, takes a step, and leaves all other weights as they are; so a step costs what the row
-holds and not what there are of features. w is dense for a panel only. All weights are brought
-current at the end of a pass.
+The labels of a panel share every row. A row brings the weights of its own features current, in closed form, takes a step, and
+leaves all other weights as they are; so a step costs what the row holds and not what there are of features. w is dense for a panel
+only. All weights are brought current at the end of a pass.
 
 Rows come in an order keyed by the seed and the pass. A lane depends on nothing in the other lanes,
 so a label's path depends on the label, the rows and the seed only. What the last pass leaves is

@@ -13,17 +13,15 @@ from hpcml.methods.linear.estimator import LinearClassifier
 class ElasticNetClassifier(LinearClassifier):
     """Sparse linear classifiers: logistic or squared loss with the elastic net, certified.
 
-    Minimises `(1/m) Σ ℓ(x_i · w + b, y_i) + λ₁ ‖w‖₁ + (λ₂/2) ‖w‖²` for one label (two classes) or
-    for each label against all others (more classes, or a multilabel indicator); the intercept b is
-    not regularised. Rows are taken as float32, as in `hpcml train elastic-net`, which gives the
-    same bits.
+    Minimises `(1/m) Σ ℓ(x_i · w + b, y_i) + λ₁ ‖w‖₁ + (λ₂/2) ‖w‖²` for one label (two classes) or for each label against all others
+    (more classes, or a multilabel indicator); the intercept b is not regularised. Rows are taken as float32, as in `hpcml train
+    elastic-net`, which gives the same bits.
 
     Every rank of `comm` gets a copy of all rows, and the labels are divided among the ranks.
 
     References
     ----------
-    Lipton & Elkan 2015, arXiv:1505.06449 (delayed updates); Yuan, Ho & Lin 2012 (proximal Newton
-    for L1 logistic regression).
+    Lipton & Elkan 2015, arXiv:1505.06449 (delayed updates); Yuan, Ho & Lin 2012 (proximal Newton for L1 logistic regression).
     """
 
     _method = METHOD

@@ -1,13 +1,11 @@
 """The judgement of a label's weights: objective, certified gap, and the gradient of all features.
 
-Times m, the objective is Σ_i ℓ(x_i·w + b, y_i) + Λ₁‖w‖₁ + (Λ₂/2)‖w‖² with Λ = λ m. Most rows have
-neither the label nor any feature whose weight is not 0. All of these have the margin b, so that
-they add one loss and one slope, many times: they are never visited. Of the gradient they have a
-share of ℓ′(b) times (column sums of all rows − those of the touched rows).
+Times m, the objective is Σ_i ℓ(x_i·w + b, y_i) + Λ₁‖w‖₁ + (Λ₂/2)‖w‖² with Λ = λ m. Most rows have neither the label nor any feature
+whose weight is not 0. All of these have the margin b, so that they add one loss and one slope, many times: they are never visited.
+Of the gradient they have a share of ℓ′(b) times (column sums of all rows − those of the touched rows).
 
-The bound on the minimum is the dual objective at −s ℓ′: of the optimal intercept, so that it sums
-to 0; with s ≤ 1 such that no feature's gradient is beyond Λ₁, or, where Λ₂ > 0, with s = 1 and what
-the conjugate of the penalty says of those that are.
+The bound on the minimum is the dual objective at −s ℓ′: of the optimal intercept, so that it sums to 0; with s ≤ 1 such that no
+feature's gradient is beyond Λ₁, or, where Λ₂ > 0, with s = 1 and what the conjugate of the penalty says of those that are.
 """
 
 from __future__ import annotations
@@ -141,8 +139,7 @@ def history_line(step: tuple[float, ...]) -> str:
 class Label:
     """One label in training: weights where they are not 0 (columns ascending), and the intercept.
 
-    `touched` are the rows that may have another margin than the intercept, the label's own first;
-    `z` are their margins.
+    `touched` are the rows that may have another margin than the intercept, the label's own first; `z` are their margins.
     """
 
     def __init__(self, positives: np.ndarray, n_rows: int, squared: bool) -> None:

@@ -1,10 +1,9 @@
 """The exact solver: an active set of features, and proximal Newton steps on the rows touched.
 
-A round chooses features whose gradient is beyond Λ₁, finds the weights of all that are in use by
-Newton steps (coordinate descent on the quadratic model, a line search), and computes the gradient of
-all features (`judge`): this gives the certified gap and the features of the next round. Rows that hold
-none of these features, and not the label, add curvature to the intercept alone. Which rows hold a
-feature is read from the columns of all rows, of which the ranks of a node share one copy.
+A round chooses features whose gradient is beyond Λ₁, finds the weights of all that are in use by Newton steps (coordinate descent
+on the quadratic model, a line search), and computes the gradient of all features (`judge`): this gives the certified gap and the
+features of the next round. Rows that hold none of these features, and not the label, add curvature to the intercept alone. Which
+rows hold a feature is read from the columns of all rows, of which the ranks of a node share one copy.
 
 Where a round needs features that cover most of the rows, passes of dual coordinate ascent take its
 place (`Ascent`), and Newton steps go on from there if these do not suffice.
@@ -116,13 +115,11 @@ class Curvature:
 class Ascent:
     """Dual coordinate ascent for one label after the other, for labels whose features cover most of the rows.
 
-    Where Λ₂ > 0, the minimum has w = soft(v, Λ₁) / Λ₂ with v = Σ α x, and the α = −ℓ′ of the rows are
-    the maximum of a smooth dual (Shalev-Shwartz & Zhang 2014, proximal SDCA). A visit of a row finds
-    its best α, as if the features in use stayed the same. Most do; and steps for all features, as the
-    theory has them, are too short where few are in use. The intercept has no Λ₂: it is held to where
-    it was by ½ σ (b − b₀)², and after each pass b₀ becomes b (the proximal point method), so that
-    Σ α = 0 at the end. The rows come in runs of 16 that lie together, for the memory's sake, in an
-    order keyed by the seed and the pass.
+    Where Λ₂ > 0, the minimum has w = soft(v, Λ₁) / Λ₂ with v = Σ α x, and the α = −ℓ′ of the rows are the maximum of a smooth dual
+    (Shalev-Shwartz & Zhang 2014, proximal SDCA). A visit of a row finds its best α, as if the features in use stayed the same. Most
+    do; and steps for all features, as the theory has them, are too short where few are in use. The intercept has no Λ₂: it is held
+    to where it was by ½ σ (b − b₀)², and after each pass b₀ becomes b (the proximal point method), so that Σ α = 0 at the end. The
+    rows come in runs of 16 that lie together, for the memory's sake, in an order keyed by the seed and the pass.
 
     A pass costs the same for every label. What it leaves is judged as Newton steps are.
     """

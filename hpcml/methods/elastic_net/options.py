@@ -25,20 +25,16 @@ class ElasticNetOptions(ScaleOptions):
     free: ClassVar[frozenset[str]] = ScaleOptions.free - {"ranks_per_group", "labels_per_pass"} | {"show_gaps"}
 
     loss: str = "logistic"
-    """Convex loss ℓ of the score z, for y = ±1: logistic, log(1 + exp(−y z)), or squared, ½ (z − y)².
-    """
+    """Convex loss ℓ of the score z, for y = ±1: logistic, log(1 + exp(−y z)), or squared, ½ (z − y)²."""
     lam: Annotated[str, Parameter(name="--lambda"), Or("float")] = "0.01X/m"
-    """λ₂, the strength of ‖w‖²/2: X/m, 0.1X/m, X/NUMBER, NUMBER/m or NUMBER, where X = N² and m
-    is the number of training rows.
-    """
+    """λ₂, the strength of ‖w‖²/2: X/m, 0.1X/m, X/NUMBER, NUMBER/m or NUMBER, where X = N² and m is the number of training rows."""
     l1: Annotated[str, NotWith("path"), Or("float")] = "0.01N/m"
     """λ₁, the strength of ‖w‖₁: N/m, 0.1N/m, NUMBER/m or NUMBER, where N is the mean norm of the
     training rows and m their number. More gives sparser models.
     """
     path: Annotated[tuple[str, ...], Several, Or("float")] = ()
-    """Of newton: one run after the other for several values of λ₁, in this order, instead of --l1;
-    each begins with the weights of the one before. They become run folders in the output, path-1
-    and so on, and path.csv says how sparse each is.
+    """Of newton: one run after the other for several values of λ₁, in this order, instead of --l1; each begins with the weights of
+    the one before. They become run folders in the output, path-1 and so on, and path.csv says how sparse each is.
     """
     initial_model: Path | None = None
     """Of newton: begin with the weights of this model, which was trained on the same rows. It saves
@@ -63,19 +59,13 @@ class ElasticNetOptions(ScaleOptions):
     labels with many features, it changes no more than the gap allows.
     """
     drop: Annotated[float | None, Range(0)] = 0.0
-    """Leave out of the model weights of smaller magnitude than this; zeros always are. hpcml
-    prune shows what that costs.
-    """
+    """Leave out of the model weights of smaller magnitude than this; zeros always are. hpcml prune shows what that costs."""
     max_gap: Annotated[float | None, Between(0)] = None
-    """Of newton: train a label until its certified duality gap, divided by the objective, is at
-    most this. Default: 1e-5.
-    """
+    """Of newton: train a label until its certified duality gap, divided by the objective, is at most this. Default: 1e-5."""
     show_gaps: Flag = False
     """Show the objective and the certified duality gap of every label."""
     max_steps: Count = None
-    """Of newton: give a label up after so many rounds of choosing features and say so. Default:
-    100.
-    """
+    """Of newton: give a label up after so many rounds of choosing features and say so. Default: 100."""
 
     @property
     def advice(self) -> str:
@@ -97,8 +87,7 @@ class ElasticNetOptions(ScaleOptions):
 
 
 def parse_l1(text: str, norm: float, n_rows: int, name: str = "l1") -> float:
-    """λ₁ from `N/m`, `0.1N/m`, `NUMBER/m` or `NUMBER`: N = mean ‖x_i‖ over the training rows
-    (`norm`), m their number.
+    """λ₁ from `N/m`, `0.1N/m`, `NUMBER/m` or `NUMBER`: N = mean ‖x_i‖ over the training rows (`norm`), m their number.
 
     Raises ConfigError.
     """

@@ -1,8 +1,7 @@
 """The regularised empirical risk of many labels over all ranks' rows: values and subgradients.
 
-`f_l(w) = λ/2 ‖w‖² + (1/m) Σ_i ℓ(y_il (w · x_i))` (Smith, Kim & Wilbur 2012, equation 1). Losses and
-subgradients of panels of labels are summed exactly, so the bits depend neither on the number of ranks nor on which labels share a
-panel.
+`f_l(w) = λ/2 ‖w‖² + (1/m) Σ_i ℓ(y_il (w · x_i))` (Smith, Kim & Wilbur 2012, equation 1). Losses and subgradients of panels of
+labels are summed exactly, so the bits depend neither on the number of ranks nor on which labels share a panel.
 
 A panel owns the reduction: a method calls `Objective.evaluate` and never sees MPI. All ranks of `rows.comm` hold all weights of a
 panel, since their rows may need any; but each steps only its own range of columns: the subgradient travels by Reduce_scatter, the
@@ -163,8 +162,7 @@ class Objective(Risk):
     def evaluate(self, panels: list[Panel], stop: Stop = NEVER) -> None:
         """Collective. One pass over the rows for all panels; `Panel.gather` gives the results.
 
-        On several ranks, a panel's subgradient travels while the next panel's pass goes on. Raises
-        Stopped, on all ranks.
+        On several ranks, a panel's subgradient travels while the next panel's pass goes on. Raises Stopped, on all ranks.
         """
         if self.comm.size > 1:
             for panel in panels:

@@ -1,8 +1,7 @@
 """Solvers whose labels share passes over the rows, in panels of lanes that they enter and leave.
 
-A group is the ranks that share the rows; the labels are scattered over the groups. Groups never
-wait for one another inside a step, and a label's path depends on nothing but the label, so it does
-not matter which group trains it or beside which others.
+A group is the ranks that share the rows; the labels are scattered over the groups. Groups never wait for one another inside a step,
+and a label's path depends on nothing but the label, so it does not matter which group trains it or beside which others.
 """
 
 from __future__ import annotations
@@ -75,8 +74,7 @@ Lanes = dict[int, tuple[LabelProgress, Step, bool, tuple[float, ...]]]  # where 
 class PanelSolver(Solver):
     """Panels of lanes that the labels of a rank group enter and leave; a subclass trains them.
 
-    All methods are collective over `objective.comm`. `training` holds what a label in a (panel,
-    lane) needs besides its weights.
+    All methods are collective over `objective.comm`. `training` holds what a label in a (panel, lane) needs besides its weights.
     """
 
     def __init__(self, objective: Objective, widths: list[int], labels: np.ndarray) -> None:

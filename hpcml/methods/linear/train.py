@@ -40,10 +40,9 @@ def train(
 ) -> TrainReport:
     """Collective over the session. Train one model per label of `data` into the target's folder.
 
-    `choose` first chooses settings for each label (`asked`: the options for config.toml then); labels
-    keep models of an `earlier` run that still hold. Nothing is written before the options fit the
-    data. Raises ConfigError, DataError or NonFiniteError on invalid user input, Interrupted after a
-    signal or the time limit.
+    `choose` first chooses settings for each label (`asked`: the options for config.toml then); labels keep models of an `earlier`
+    run that still hold. Nothing is written before the options fit the data. Raises ConfigError, DataError or NonFiniteError on
+    invalid user input, Interrupted after a signal or the time limit.
     """
     options.validate()
     comm, log = session.comm, session.log

@@ -42,20 +42,17 @@ _OPTIONS: dict[str, type[OnlineOptions]] = {
 
 @classifier_of(MbwOptions, PaOptions)
 class OnlineClassifier(LabelScores, BaseEstimator):
-    """Linear classifiers that learn from each row once, in the order of the rows: Winnow family,
-    perceptron, PA, ROMMA.
+    """Linear classifiers that learn from each row once, in the order of the rows: Winnow family, perceptron, PA, ROMMA.
 
-    One learner for two classes, or one for each class (or column of a multilabel indicator) against
-    all others. Rows are taken as float32, as by `hpcml train mbw` and the others, which give the
-    same bits. `partial_fit` goes on with the pass: several calls learn what one call with all rows
-    learns.
+    One learner for two classes, or one for each class (or column of a multilabel indicator) against all others. Rows are taken as
+    float32, as by `hpcml train mbw` and the others, which give the same bits. `partial_fit` goes on with the pass: several calls
+    learn what one call with all rows learns.
 
     Attributes
     ----------
     coef_ : ndarray (n_labels, n_features), float64
-        The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one.
-        Of a Winnow these are u − v (or w) minus the threshold for features with a row, so that
-        `x · coef_ + intercept_` has the sign of the score.
+        The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one. Of a Winnow these are u − v (or
+        w) minus the threshold for features with a row, so that `x · coef_ + intercept_` has the sign of the score.
     intercept_ : ndarray (n_labels,), float64
         The weight of the constant feature.
     n_updates_ : ndarray (n_labels,), int
@@ -65,16 +62,14 @@ class OnlineClassifier(LabelScores, BaseEstimator):
 
     References
     ----------
-    Carvalho & Cohen 2006; Littlestone 1988 (Winnow); Crammer et al. 2003 (PA); Li & Long 2002
-    (ROMMA).
+    Carvalho & Cohen 2006; Littlestone 1988 (Winnow); Crammer et al. 2003 (PA); Li & Long 2002 (ROMMA).
     """
 
     _learnt = ("classes_", "n_features_in_", "feature_names_in_")
 
     method: str = "mbw"
-    """Positive, Balanced, Modified Balanced Winnow (pw, bw, mbw: rows must not have negative
-    values); perceptron; Passive-Aggressive (pa); romma. The other parameters are those of some of
-    them: see `hpcml train METHOD --help`."""
+    """Positive, Balanced, Modified Balanced Winnow (pw, bw, mbw: rows must not have negative values); perceptron;
+    Passive-Aggressive (pa); romma. The other parameters are those of some of them: see `hpcml train METHOD --help`."""
     voted: bool = OPTION
     alpha: float = OPTION
     beta: float = OPTION
@@ -83,8 +78,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     epsilon: float = OPTION
     gamma: float = OPTION
     fit_intercept: bool = OPTION
-    """The rows have a constant feature 1. Only perceptron, pa and romma can do without; the others
-    raise ValueError for False."""
+    """The rows have a constant feature 1. Only perceptron, pa and romma can do without; the others raise ValueError for False."""
     shuffle: bool = OPTION
     random_state: Seed = OPTION
 

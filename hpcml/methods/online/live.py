@@ -39,13 +39,11 @@ def best(scores: np.ndarray, present: np.ndarray, keep: int) -> np.ndarray:
 
 
 class LiveFeatures:
-    """Which features have a slot. The table and the slots take memory for `size` features, from the
-    start to the end.
+    """Which features have a slot. The table and the slots take memory for `size` features, from the start to the end.
 
-    When a row brings more new features than there are free slots, the features are ranked by
-    importance; of `STAY` · size, `share` have the largest and the others the smallest importance;
-    the rest is forgotten, as if never seen. Which features are live depends on the rows and the
-    importance only, so it is the same on all ranks.
+    When a row brings more new features than there are free slots, the features are ranked by importance; of `STAY` · size, `share`
+    have the largest and the others the smallest importance; the rest is forgotten, as if never seen. Which features are live
+    depends on the rows and the importance only, so it is the same on all ranks.
     """
 
     def __init__(self, size: int, share: float) -> None:

@@ -38,9 +38,7 @@ LEARNERS: dict[str, OnlineLearner] = {
 @Parameter(name="*")
 @dataclass(frozen=True)
 class OnlineOptions:
-    """The options of every learner. Options that only some have are constants here and fields in
-    their class.
-    """
+    """The options of every learner. Options that only some have are constants here and fields in their class."""
 
     free: ClassVar[frozenset[str]] = FREE | {"final", "max_line_mb"}  # what may differ between a run and its continuation
 
@@ -63,16 +61,13 @@ class OnlineOptions:
     min_positives: Annotated[int, Range(0, 2**63)] = 1
     """Minimum number of positive rows of the labels to train (not on a stream)."""
     shuffle: Flag = False
-    """Take the rows in random order, not in the file's (not on a stream). What these learners learn
-    depends on the order."""
+    """Take the rows in random order, not in the file's (not on a stream). What these learners learn depends on the order."""
     seed: Annotated[int, Range(0, 2**32 - 1), Only("shuffle")] = 0
     """Another seed shuffles otherwise."""
     initial_model: Path | None = None
-    """Continue the pass of this model, trained by the same method with the same options, with these
-    rows."""
+    """Continue the pass of this model, trained by the same method with the same options, with these rows."""
     final: Flag = False
-    """Leave out of the model what --initial-model and EFS need: it is a third to a sixth of the
-    size."""
+    """Leave out of the model what --initial-model and EFS need: it is a third to a sixth of the size."""
     zero_based: Flag = False
     """Stream: indices start at 0, not at 1."""
     max_line_mb: int | None = None
@@ -80,8 +75,7 @@ class OnlineOptions:
     no_id_hashes: Flag = False
     """Do not store hashes of the training rows in the model; hpcml evaluate then cannot warn of rows that were trained on."""
     checkpoint_every: Seconds = None
-    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5
-    to 600."""
+    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5 to 600."""
     time_limit: Seconds = None
     """Seconds of training after which to write a checkpoint and stop with exit code 75."""
     profile: Flag = False
@@ -106,8 +100,7 @@ class WinnowOptions(OnlineOptions):
     """Options of `hpcml train pw`."""
 
     alpha: Annotated[float, Between(1)] = 1.5
-    """Promotion: weights of the features of a positive row that was missed are multiplied by
-    this."""
+    """Promotion: weights of the features of a positive row that was missed are multiplied by this."""
     beta: Annotated[float, Between(0, 1)] = 0.5
     """Demotion: the same for a negative row."""
     theta: Annotated[float, Range(0)] = 1.0
@@ -123,8 +116,7 @@ class BalancedOptions(WinnowOptions):
     """Maximum number of features in memory: the least important ones make room for new ones
     (extremal selection). Memory is fixed from the start."""
     share: Annotated[float, Range(0, 1), Only("live_features")] = 0.9
-    """With --live-features: of the features that stay, the share with the largest weights; the
-    others have the smallest."""
+    """With --live-features: of the features that stay, the share with the largest weights; the others have the smallest."""
 
 
 @Parameter(name="*")

@@ -20,10 +20,9 @@ LANES, COUNTERS, N_LANE_NUMBERS = "lanes", "counters", 5  # the arrays of a labe
 class LearnerState:
     """Learners of B labels. Local; knows no MPI.
 
-    `weights` (room + 1, a multiple of B) has those of the bias and of each feature (or slot, see
-    LiveFeatures) and for voted learners the sums of averages; `lanes` (5, B) and `counters` (4, B) are
-    the other numbers of each label, as `kernels` describes them; `n_features` is the width of the data,
-    `n_rows` the number of rows so far.
+    `weights` (room + 1, a multiple of B) has those of the bias and of each feature (or slot, see LiveFeatures) and for voted
+    learners the sums of averages; `lanes` (5, B) and `counters` (4, B) are the other numbers of each label, as `kernels` describes
+    them; `n_features` is the width of the data, `n_rows` the number of rows so far.
     """
 
     def __init__(
@@ -65,9 +64,8 @@ class LearnerState:
     def learn(self, shard: Shard, rows: np.ndarray, largest: Callable[[np.ndarray], np.ndarray] = lambda mine: mine) -> None:
         """Learn from `rows` (positions in the shard), in this order.
 
-        With live features `largest` takes the largest importance over all ranks, so it is
-        collective, and so is this. Raises DataError for a Winnow's negative value, once the rows
-        before it are learnt.
+        With live features `largest` takes the largest importance over all ranks, so it is collective, and so is this. Raises
+        DataError for a Winnow's negative value, once the rows before it are learnt.
         """
         self.n_features = max(self.n_features, shard.n_features)
         o, csr = self.options, (shard.indptr, shard.indices, shard.data)

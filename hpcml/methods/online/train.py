@@ -60,10 +60,9 @@ class OnlineReport:
 def train(method: Method, session: Session, data: Path, target: Target, options: OnlineOptions) -> OnlineReport:
     """Collective over the session. One pass of a learner, for each label against the rest.
 
-    `data` is a dataset, or svmlight text: a file or "-" for standard input (rank 0's). The labels
-    are divided over the ranks; every rank sees all rows. Without --bias and --no-bias there is an
-    intercept, unless --initial-model has none. Raises ConfigError, DataError,
-    NonFiniteError; Interrupted after a signal or the time limit.
+    `data` is a dataset, or svmlight text: a file or "-" for standard input (rank 0's). The labels are divided over the ranks; every
+    rank sees all rows. Without --bias and --no-bias there is an intercept, unless --initial-model has none. Raises ConfigError,
+    DataError, NonFiniteError; Interrupted after a signal or the time limit.
     """
     options.validate()
     comm, log, output, data = session.comm, session.log, target.output, Path(data)

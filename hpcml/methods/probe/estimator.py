@@ -14,9 +14,8 @@ from hpcml.methods.probe.probe import METHOD
 class ProbeClassifier(LinearClassifier):
     """Linear classifiers trained with PROBE: subgradient steps from an estimated lower bound.
 
-    Minimises `λ/2 ‖w‖² + (1/m) Σ ℓ(y_i (w · x_i))` for one label (two classes) or for each label
-    against all others (more classes, or a multilabel indicator). Rows are taken as float32, as in
-    `hpcml train probe`, which gives the same bits.
+    Minimises `λ/2 ‖w‖² + (1/m) Σ ℓ(y_i (w · x_i))` for one label (two classes) or for each label against all others (more classes,
+    or a multilabel indicator). Rows are taken as float32, as in `hpcml train probe`, which gives the same bits.
 
     The ranks of `comm` keep their own rows and share each pass over them.
 

@@ -1,17 +1,13 @@
-"""The asynchronous mode: no node waits for another, each uses the latest state that its neighbours
-have sent.
+"""The asynchronous mode: no node waits for another, each uses the latest state that its neighbours have sent.
 
-A letter to a rank holds what is new of the nodes here that it has to know (their rows, fitness and
-cycles), the confidences that its own rows met with here, and a table of all nodes: how many cycles
-each has done and the range of its fitness, as far as known. The tables spread from neighbour to
-neighbour; by them rows are normalised over the grid and every rank sees when the grid has done its
-cycles: those of the fastest rank. A node on a slow rank does fewer, and replaces more rows in each:
-1 − (1 − p)^d of them, if p is the probability in a cycle and the fastest node has done d cycles
-since the node's last one. So all rows evolve alike.
+A letter to a rank holds what is new of the nodes here that it has to know (their rows, fitness and cycles), the confidences that
+its own rows met with here, and a table of all nodes: how many cycles each has done and the range of its fitness, as far as known.
+The tables spread from neighbour to neighbour; by them rows are normalised over the grid and every rank sees when the grid has done
+its cycles: those of the fastest rank. A node on a slow rank does fewer, and replaces more rows in each: 1 − (1 − p)^d of them, if p
+is the probability in a cycle and the fastest node has done d cycles since the node's last one. So all rows evolve alike.
 
-In step, all nodes draw from the rows that stood there before any was replaced. Here a node keeps
-these until its next cycle, and neighbours that come to the same cycle after it draw from them; else
-rows that only it had would be gone too soon.
+In step, all nodes draw from the rows that stood there before any was replaced. Here a node keeps these until its next cycle, and
+neighbours that come to the same cycle after it draw from them; else rows that only it had would be gone too soon.
 """
 
 from __future__ import annotations

@@ -74,13 +74,11 @@ def _has_probabilities(estimator: PsbmlClassifier) -> bool:
 
 @classifier_of(PsbmlOptions)
 class PsbmlClassifier(LabelScores, DistributedClassifier):
-    """PSBML: one classifier of all classes, trained on the rows near the boundary, which a torus of
-    nodes selects.
+    """PSBML: one classifier of all classes, trained on the rows near the boundary, which a torus of nodes selects.
 
-    The rows are spread over the nodes of a torus; in each cycle every node trains a classifier of
-    its rows, and rows that those of the neighbours are sure of are replaced by harder ones. After
-    each cycle a classifier of all distinct rows is judged by rows set aside, and the best is kept:
-    the one that `hpcml train psbml` keeps of the same rows. Rows are taken as float32.
+    The rows are spread over the nodes of a torus; in each cycle every node trains a classifier of its rows, and rows that those of
+    the neighbours are sure of are replaced by harder ones. After each cycle a classifier of all distinct rows is judged by rows set
+    aside, and the best is kept: the one that `hpcml train psbml` keeps of the same rows. Rows are taken as float32.
 
     Every rank of `comm` gets a copy of all rows, and the nodes are divided among the ranks.
 
@@ -96,8 +94,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     grid_ : str
         The torus that it was trained on.
     cycle_ : int
-        The cycle that it is of; 0: the base learner on all rows but those set aside, which no cycle
-        beat.
+        The cycle that it is of; 0: the base learner on all rows but those set aside, which no cycle beat.
     validation_error_ : float
         The share of the rows set aside that it gets wrong.
     threshold_ : float

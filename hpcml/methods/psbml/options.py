@@ -17,12 +17,10 @@ class PsbmlOptions:
     free: ClassVar[frozenset[str]] = FREE | {"slow_rank", "slow_factor"}  # what may differ between a run and its continuation
 
     base: Annotated[tuple[str, ...], Several] = ("kernel-nb",)
-    """The base learner and its options: kernel-nb, gaussian-nb, tree, stump, linear-svm, or the
-    dotted path of any scikit-learn classifier, then NAME=VALUE, for instance: --base tree
-    max_depth=5."""
+    """The base learner and its options: kernel-nb, gaussian-nb, tree, stump, linear-svm, or the dotted path of any scikit-learn
+    classifier, then NAME=VALUE, for instance: --base tree max_depth=5."""
     grid: str = "3x3"
-    """Nodes of the torus: WIDTHxHEIGHT. The rows are spread over them; ranks beyond their number
-    only assess."""
+    """Nodes of the torus: WIDTHxHEIGHT. The rows are spread over them; ranks beyond their number only assess."""
     neighbourhood: str = "C9"
     """Which nodes see each other's rows: L5, L9, C9 or C13."""
     replace: float = 0.2
@@ -38,22 +36,19 @@ class PsbmlOptions:
     """Stop after so many cycles that are no better than the best one before them. Default: do all
     --cycles."""
     asynchronous: Flag = False
-    """Let no node wait for its neighbours. Faster where ranks differ in speed; then no two runs are
-    the same."""
+    """Let no node wait for its neighbours. Faster where ranks differ in speed; then no two runs are the same."""
     device: Literal["cpu", "gpu"] = "cpu"
     """Where rows are scored: cpu, or gpu (naive Bayes only; not the same bits)."""
     split: str | None = None
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
     label: str | None = None
-    """Train for this label against all other rows. Default: the only label, or each label a
-    class."""
+    """Train for this label against all other rows. Default: the only label, or each label a class."""
     seed: Seed = 0
     """Another seed spreads and draws the rows otherwise."""
     no_id_hashes: Flag = False
     """Do not store hashes of the training rows in the model; hpcml evaluate then cannot warn of rows that were trained on."""
     checkpoint_every: Seconds = None
-    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5
-    to 600."""
+    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5 to 600."""
     time_limit: Seconds = None
     """Seconds of training after which to write a checkpoint and stop with exit code 75."""
     profile: Flag = False
@@ -91,8 +86,7 @@ class AdaboostOptions:
     split: str | None = None
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
     label: str | None = None
-    """Train for this label against all other rows. Default: the only label, or each label a
-    class."""
+    """Train for this label against all other rows. Default: the only label, or each label a class."""
     seed: Seed = 0
     """Of what is random in the base learner."""
     no_id_hashes: Flag = False

@@ -1,8 +1,7 @@
 """A run of PSBML from its first cycle to its last, in either mode.
 
-Assessments do not depend on one another nor the cycles on them. So they are not made in the cycles
-but some at a time, one on each rank; the rank reads the rows from the file. The best so far is the
-pocket.
+Assessments do not depend on one another nor the cycles on them. So they are not made in the cycles but some at a time, one on each
+rank; the rank reads the rows from the file. The best so far is the pocket.
 """
 
 from __future__ import annotations
@@ -172,8 +171,7 @@ class TorusRun(Job):
     def _assess(self, costs: list[float]) -> None:
         """Collective. Assess some cycles that were taken, log them, write the history. Raises Stopped; they then wait on.
 
-        `costs`: the ranks' seconds for a step. Cycles after a plateau do not count: how many were
-        done depends on the ranks.
+        `costs`: the ranks' seconds for a step. Cycles after a plateau do not count: how many were done depends on the ranks.
         """
         comm, judge, snapshots = self.comm, self.options.judge, self.taken[: self.at_once]
         mine: list[tuple[int, np.ndarray]] = []  # what this rank has to assess: cycles, and entries of all nodes

@@ -1,5 +1,4 @@
-"""The synchronous cycle: neighbours wait for one another, and every number is that of one rank
-alone.
+"""The synchronous cycle: neighbours wait for one another, and every number is that of one rank alone.
 
 Between two ranks that host neighbours three messages go to and fro in a cycle: the nodes' rows (of
 those that the other has not seen also the values), the confidences that the other's rows met with
@@ -32,8 +31,7 @@ class Synchronous:
     def step(self, look: Look = never_stop) -> Snapshot:
         """Collective. One cycle.
 
-        What `look` raises before a node is trained or tests, on any rank, all ranks raise; the
-        cycle is then still to be done.
+        What `look` raises before a node is trained or tests, on any rank, all ranks raise; the cycle is then still to be done.
         """
         problem, comm, torus, begin = self.problem, self.problem.comm, self.problem.torus, time.monotonic()
         self.sent = 0

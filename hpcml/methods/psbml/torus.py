@@ -43,10 +43,9 @@ def grid_for(n_rows: int, most: str) -> str:
 class Torus:
     """A grid of width × height nodes that wraps round at its edges, spread over ranks; node number = y · width + x.
 
-    A rank hosts consecutive nodes (`nodes`, ascending), one where there are as many ranks as nodes,
-    none if it is one rank too many. `owners` (n_nodes) are the ranks of all nodes. For each other
-    rank with a neighbour of a node here, `given` has the nodes here that it must know and `wanted`
-    its nodes to be known here.
+    A rank hosts consecutive nodes (`nodes`, ascending), one where there are as many ranks as nodes, none if it is one rank too
+    many. `owners` (n_nodes) are the ranks of all nodes. For each other rank with a neighbour of a node here, `given` has the nodes
+    here that it must know and `wanted` its nodes to be known here.
     """
 
     width: int

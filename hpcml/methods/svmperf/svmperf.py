@@ -1,11 +1,9 @@
 """SVMperf: 1-slack cutting planes (Joachims 2006, Algorithm 3), on the passes that PROBE makes.
 
-A step costs one pass, which gives R(w_t) and the plane a_t = Σ ∂ℓ / m, b_t = R(w_t) − a_t·w_t, so
-that R(w) ≥ ξ(w) = max(0, max_k a_k·w + b_k). The next w minimises λ/2‖w‖² + ξ(w); the label is done
-when R(w) − ξ(w) is small. `CuttingPlanes` chooses the next w from the planes' inner products. Each
-rank keeps its own columns of every plane, in the precision of the weights: the program solved is
-that of the stored planes. A plane rounded to float32 misplaces the lower bound by some 10⁻⁷ of f,
-as rounding w does.
+A step costs one pass, which gives R(w_t) and the plane a_t = Σ ∂ℓ / m, b_t = R(w_t) − a_t·w_t, so that R(w) ≥ ξ(w) = max(0, max_k
+a_k·w + b_k). The next w minimises λ/2‖w‖² + ξ(w); the label is done when R(w) − ξ(w) is small. `CuttingPlanes` chooses the next w
+from the planes' inner products. Each rank keeps its own columns of every plane, in the precision of the weights: the program solved
+is that of the stored planes. A plane rounded to float32 misplaces the lower bound by some 10⁻⁷ of f, as rounding w does.
 
 A label's planes go into no checkpoint: after a resume it begins again, to the same bits.
 
@@ -83,8 +81,7 @@ class CuttingPlanes:
     def solve(self) -> np.ndarray:
         """α (n_planes,), which maximises α·b − αᵀKα/2λ with α ≥ 0, Σα ≤ 1; w is −(1/λ) Σ α_k a_k.
 
-        It starts afresh each time, so that a run that resumes gets the same bits. HpcmlError if the
-        solver gives up.
+        It starts afresh each time, so that a run that resumes gets the same bits. HpcmlError if the solver gives up.
         """
         n = len(self)
         lower, upper = np.zeros(n + 1), np.ones(n + 1)  # the bounds of α, then of Σα
@@ -147,8 +144,7 @@ class CuttingPlanes:
 class SvmperfSolver(PanelSolver):
     """The labels of the cutting-plane method; those in training begin again after a resume.
 
-    The model is the iterate with the least objective; `phi` in the history is (f_min − lower bound)
-    / f_min.
+    The model is the iterate with the least objective; `phi` in the history is (f_min − lower bound) / f_min.
     """
 
     def __init__(self, objective: Objective, labels: np.ndarray, n_lanes: int, options: SvmperfOptions) -> None:

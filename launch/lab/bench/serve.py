@@ -49,7 +49,7 @@ CONFIG = "[served]\nname=served\nlanguage=en\nbackend=http\nvocab=v\nendpoint={e
 class Served:
     """A server process; its memory, its CPU seconds, and its messages."""
 
-    def __init__(self, run: Path, data: Path, folder: Path) -> None:
+    def __init__(self, run: Path, folder: Path) -> None:
         self.errors = folder / "serve.err"
         with self.errors.open("w") as errors, (folder / "serve.log").open("w") as log:
             command = hpcml_command(("serve", run, "--port", 0))
@@ -228,7 +228,7 @@ def run(
     """Yield a line for each measurement and comparison."""
     found = read_documents(texts, documents)
     some = [document.text for document in found]
-    served = Served(model, data, scratch)
+    served = Served(model, scratch)
     try:
         for n_clients in clients:
             yield load(served, some, requests, n_clients)

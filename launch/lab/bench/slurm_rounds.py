@@ -1,5 +1,5 @@
-"""One training by slurm/run.sbatch that is disturbed again and again on a private Slurm: preempted by another job, signalled, its
-node set DOWN, a rank or its slurmstepd killed, or both. Does it end with the bits of an undisturbed run?"""
+"""One training by `hpcml job --requeue` that is disturbed again and again on a private Slurm: preempted by another job, signalled,
+its node set DOWN. Does it end with the bits of an undisturbed run?"""
 
 from __future__ import annotations
 
@@ -17,19 +17,9 @@ from launch.lab.core.bench import ROOT
 sys.path.insert(0, str(ROOT / "tests"))
 
 from support.make import dataset, random_data
-from support.private_slurm import (
-    hpcml,
-    kill_both,
-    kill_rank,
-    kill_slurmstepd,
-    node_down,
-    preempt,
-    private_slurm,
-    signal,
-    signal_script,
-)
+from support.private_slurm import hpcml, node_down, preempt, private_slurm, signal
 
-DISTURBANCES = (preempt, signal, signal_script, node_down, kill_rank, kill_slurmstepd, kill_both)
+DISTURBANCES = (preempt, signal, node_down)
 
 
 def run(scratch: Path, *, rounds: int = 100, seed: int = 0) -> Iterator[dict[str, Any]]:
@@ -41,9 +31,8 @@ def run(scratch: Path, *, rounds: int = 100, seed: int = 0) -> Iterator[dict[str
         options = ("--no-dormant", "--checkpoint-every", "0.3")
         hpcml("train", "probe", data, "-o", scratch / "undisturbed", *options, limit=3600)
         begin, kinds = time.monotonic(), Counter()
-        script = slurm.script("run.sbatch", LINGER=10, CHECK_STEP=2, MAX_FAILURES=rounds)
-        command = (script, "train", "probe", data, "-o", scratch / "run", *options)
-        job = slurm.submit(*command, options=("--nodes=2", "--exclusive"))
+        words = ("train", "probe", data, "-o", scratch / "run", *options, "--nodes", "2", "--requeue", "--directive=--exclusive")
+        job = slurm.submit_script(slurm.script(*words).replace("starts < 20", f"starts < {2 * rounds}"))
         starts, checkpoints = scratch / "run" / "environment.jsonl", scratch / "run" / "checkpoint"
 
         def started(times: int) -> bool:

@@ -1,4 +1,4 @@
-"""The digest of a file's content: of values, types and names, not of bytes, versions and processors."""
+"""The digest of a file's content: of values, types and names, not of bytes, versions, processors and raw input."""
 
 import h5py
 import numpy as np
@@ -22,11 +22,13 @@ def written(path, change=lambda file: None, turned=False):
     return digest(path)
 
 
-def test_bytes_versions_and_processors_do_not_count(tmp_path):
+def test_bytes_versions_processors_and_the_raw_input_do_not_count(tmp_path):
     def elsewhere(file):
         file.attrs[MADE_ON] = '{"processor": "another"}'
         file.attrs[MADE_BY] = "1.0"
         file.attrs["hpcml-version"] = 99
+        file["input/idf"] = np.ones(3)
+        file["input"].attrs["weighting"] = "tf-idf"
 
     usual = written(tmp_path / "a.h5")
     assert written(tmp_path / "b.h5", elsewhere, turned=True) == usual
@@ -54,6 +56,7 @@ def replaced(name, value):
         lambda file: file.attrs.modify("base", "{}"),
         lambda file: file["labels"].attrs.create("more", 1),
         lambda file: file.create_group("empty"),
+        lambda file: file.create_group("inputs"),
     ],
 )
 def test_all_that_a_file_holds_counts(tmp_path, change):

@@ -167,7 +167,8 @@ def test_command_line(data, tmp_path, capsys):
     where = ("--nodes", "2", "--ranks-per-node", "3", "--loss", "squared-hinge", "--json")
     run("plan", "dual", *numbers, *where, tmp_path / "plan.json")
     told, found = capsys.readouterr().out, json.loads((tmp_path / "plan.json").read_text())
-    assert "sbatch --nodes=2 --ntasks-per-node=3" in told and "--time" not in told and "only a pilot measures it" in told
+    assert "--scheduler=slurm --nodes=2 --ranks-per-node=3" in told and told.endswith(" | sbatch\n")
+    assert "--time" not in told and "only a pilot measures it" in told
     assert found["trained_labels"] == 100 and found["total_seconds"] is None and "words by Zipf's law" in told
     assert found["rank_bytes"] == sum(found["own_bytes"].values()) + found["shared_bytes"]
     run("plan", "probe", data, "--nodes", "2", "--lambda", "X/100", "--json", tmp_path / "plan.json", "--force")

@@ -16,8 +16,8 @@ from hpcml.data.svmlight import is_text
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.log import Log
 from hpcml.model.open import open_model
-from hpcml.prediction import records as module
-from hpcml.prediction import table
+from hpcml.prediction import predict as module
+from hpcml.prediction import records, table
 from hpcml.prediction.table import BIOASQ, FORMATS
 
 N_FEATURES = 9
@@ -62,8 +62,8 @@ def test_the_same_bytes_as_from_the_dataset(files, tmp_path, monkeypatch, top, e
     source, data, model = files
     reference = predicted(model, data, tmp_path / f"reference{ending}", top=top)
     if small:
-        monkeypatch.setattr(module, "BLOCK_BYTES", 50)
-        monkeypatch.setattr(module, "MAX_BLOCK_BYTES", 60)
+        monkeypatch.setattr(records, "BLOCK_BYTES", 50)
+        monkeypatch.setattr(records, "MAX_BLOCK_BYTES", 60)
         monkeypatch.setattr(module, "WEIGHT_BYTES", 0)
         monkeypatch.setattr(module, "CHUNK_BYTES", 100)
         monkeypatch.setattr(module, "MAX_LINES", 2)
@@ -133,7 +133,7 @@ def test_what_is_refused(files, tmp_path):
 
 @pytest.mark.parametrize("files", ["linear"], indirect=True)
 def test_an_error_leaves_nothing(files, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "BLOCK_BYTES", 50)
+    monkeypatch.setattr(records, "BLOCK_BYTES", 50)
     (tmp_path / "bad.svm").write_text(files[0].read_text() + "1 2:x\n")
     before = sorted(tmp_path.iterdir())
     with pytest.raises(DataError, match=r"bad\.svm: line 33: '2:x', but expected index:value"):

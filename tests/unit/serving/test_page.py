@@ -69,7 +69,7 @@ def test_a_text_gets_labels_with_words(server, browser, width, scheme):
 def test_labels_that_are_given_come_first_and_each_decision_is_explained(tmp_path, browser):
     """The most probable label has the highest threshold, and is not given; the others have low ones."""
     _, run = run_of(tmp_path)
-    suggester, about = open_suggester(SELF, run, None)
+    suggester, about = open_suggester(SELF, run)
     farm = suggester.model.label_names.index("http://ex.org/farm")
     suggester.model.thresholds = np.full(3, -9.0)
     suggester.model.thresholds[farm] = 9.0
