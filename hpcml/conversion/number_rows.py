@@ -34,11 +34,6 @@ class NumberSlice(NamedTuple):
     data: np.ndarray
 
     @classmethod
-    def empty(cls) -> NumberSlice:
-        """Return no rows."""
-        return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
-
-    @classmethod
     def of_csr(cls, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> NumberSlice:
         """The rows of a CSR matrix, sorted; values of one feature added up, zeros left out."""
         lengths = np.diff(indptr)

@@ -24,7 +24,7 @@ from hpcml.files.slabs import editing, group_in
 from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model import skops_file
 from hpcml.model.learner import OWN, Constant, Learner, confidence, fit, one_line, own_class, scores
-from hpcml.model.raw_input import RawInput, write_raw_input
+from hpcml.model.raw_input import RawInput
 from hpcml.model.trained import THRESHOLDS, Trained
 from hpcml.model.training_keys import TrainingKeys, write_training_keys
 
@@ -117,7 +117,8 @@ def write_classifier(
             file.attrs.update(attrs)
             write_strings(file, "label_names", list(origin.label_names))
             write_training_keys(file, origin.keys)
-            write_raw_input(file, origin.raw_input)
+            if origin.raw_input is not None:
+                origin.raw_input.write(file)
             if dump is None:
                 group = group_in(file, "classifier")
                 group.attrs["kind"] = classifier.kind

@@ -21,7 +21,7 @@ from hpcml.files.hdf5 import MADE_BY, MADE_ON, describe_matrix, map_dataset, mat
 from hpcml.files.slabs import Slab
 from hpcml.files.untrusted import read_strings
 from hpcml.model.combination import Combination, Rule
-from hpcml.model.raw_input import RawInput, write_raw_input
+from hpcml.model.raw_input import RawInput
 from hpcml.model.trained import SIGMOID, Trained
 from hpcml.model.training_keys import TrainingKeys, write_training_keys
 
@@ -85,7 +85,8 @@ def describe_model(
     write_strings(file, "label_names", label_names)
     write_label_titles(file, label_titles)
     write_training_keys(file, keys)
-    write_raw_input(file, raw_input)
+    if raw_input is not None:
+        raw_input.write(file)
 
 
 def mask_kept_weights(w: np.ndarray, below: float) -> np.ndarray:

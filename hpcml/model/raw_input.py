@@ -89,9 +89,3 @@ class RawInput:
         if names is not None and (len(names) != n_features or vocabulary_digest(names, n_features) != vocabulary):
             raise ValueError("the names of the features are not those of training")
         return found
-
-
-def write_raw_input(file: h5py.File, raw_input: RawInput | None) -> None:
-    """Write it to a model's file; None: the model was trained on text in svmlight format."""
-    if raw_input is not None:
-        raw_input.write(file)

@@ -173,10 +173,8 @@ class LoadedModel:
         sigmoids = self.model.sigmoids
         for scorer, rows, empty in self._blocks(X, split):
             for labels, scores in self.best(scorer, rows, k, empty):
-                shown = (
-                    [None] * labels.size if sigmoids is None else probabilities(scores[None], *sigmoids, labels[None])[0].tolist()
-                )
-                columns = zip(labels.tolist(), scores.tolist(), shown, strict=True)
+                shown = None if sigmoids is None else probabilities(scores[None], *sigmoids, labels[None])[0].tolist()
+                columns = zip(labels.tolist(), scores.tolist(), shown or [None] * labels.size, strict=True)
                 out.append([ScoredLabel(self.labels[label], titles[label], *numbers) for label, *numbers in columns])
         return out
 

@@ -17,7 +17,7 @@ from hpcml.conversion.text import FewTexts, Values, settings_of_model
 from hpcml.conversion.vocabulary import PLAIN, Field
 from hpcml.data.dataset import DataFile
 from hpcml.data.in_memory import canonical, sound_csr
-from hpcml.data.shard import Shard, load_shard
+from hpcml.data.shard import NO_ROWS, Shard, load_shard
 from hpcml.errors import ConfigError, DataError, nearest_name
 from hpcml.log import named
 from hpcml.model.classifier import ClassifierModel
@@ -119,7 +119,7 @@ class RowMaker:
             columns, told_apart = self.text_columns(names), self.fields != PLAIN
             return self.few_texts([texts_of_row(batch, row, columns, told_apart) for row in range(batch.n_rows)])
         blocks = list(batch.numbers(list(self.column_of), False, f"{ZEROS} --missing-as-zero"))
-        lengths, indices, data = (np.concatenate(parts) for parts in zip(*blocks, strict=True)) if blocks else NumberSlice.empty()
+        lengths, indices, data = map(np.concatenate, zip(*(blocks or [NumberSlice.of_csr(*NO_ROWS)]), strict=True))
         return Shard.of_csr((offsets(lengths), indices, data), self.model.n_features, self.model.n_labels)
 
     def matrix(self, X: Any) -> Shard:

@@ -85,7 +85,7 @@ class RecordStream:
         self.comm, self.name, self.kind, self.rows, self.n_rows = comm, name_of(source), kind, rows, 0
         self._id, self._delimiter, self._stack = id_column, delimiter, ExitStack()
         self.columns: tuple[list[str], list[str]] = [], []  # of tables: those of numbers, and those of texts and the id
-        self.names: list[str] = []
+        self.names, self.used = list[str](), ""  # used: what the log says of the columns
         self._chunks: Iterator[Chunk] = iter(())
         with mpi.agreed(comm, f"reading {self.name}"):
             if kind == "jsonl":
@@ -125,6 +125,8 @@ class RecordStream:
             hint = "; its header is one column: --delimiter tells where columns end" if is_undivided else ""
             raise type(error)(f"{self.name}: {error}{hint}") from None
         self.columns = numbers, list(dict.fromkeys([*texts, *([] if self._id is None else [self._id])]))
+        self.used = f"; texts: {', '.join(map(named, texts))}" if texts else ""
+        self.used += "" if self._id is None else f"; ids: {named(self._id)}"
 
     def _read_lines(self, reader: LineReader) -> Generator[Chunk, None, None]:
         yield [], []
@@ -175,13 +177,6 @@ class RecordStream:
     def has_ids(self) -> bool:
         """Whether rows have ids; those of JSON lines are line numbers where there is none."""
         return self.kind == "jsonl" or self._id is not None
-
-    def describe_columns(self) -> str:
-        """Return which columns of a table are texts and ids, for the log."""
-        if self.kind == "jsonl":
-            return ""
-        texts = f"; texts: {', '.join(map(named, self.rows.text_columns(self.names)))}" if self.rows.is_text else ""
-        return texts + ("" if self._id is None else f"; ids: {named(self._id)}")
 
     def blocks(self) -> Iterator[RowBlock]:
         """Collective over `comm`. Yield this rank's part of the next rows. Raises DataError on all."""
@@ -244,11 +239,7 @@ class SvmlightRows(SvmlightStream):
     The labels in the text are passed over.
     """
 
-    has_ids = False
-
-    def describe_columns(self) -> str:
-        """Return nothing: svmlight text has no columns."""
-        return ""
+    has_ids, used = False, ""
 
     def __init__(
         self, comm: mpi.Comm, source: str | Path, model: Trained, zero_based: bool, max_line: int, block_bytes: int
@@ -293,7 +284,7 @@ def predict_stream(
     with open_rows(min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if is_cheap else MAX_BLOCK_BYTES) as rows:
         table = make_table(model, output, rows.has_ids, rule_of(model, top), text_format)
         with open_stream(comm, table, output, force, inputs) as write:
-            log(f"{rows.name}: scoring rows as they come{rows.describe_columns()}")
+            log(f"{rows.name}: scoring rows as they come{rows.used}")
             for shard, ids, empty in rows.blocks():
                 write(prediction.find(shard, None if ids is None else partial(_part, ids), empty))
     prediction.finish(log, output, None, "" if rows.has_ids else "; id is a row's number from 0", rows.n_left_out)

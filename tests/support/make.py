@@ -15,7 +15,7 @@ from hpcml.model import skops_file
 from hpcml.model.classifier import MarginData, Origin, fitted_attributes, is_own, write_classifier
 from hpcml.model.learner import fit, parse_learner
 from hpcml.model.linear import STATUS, model_slabs
-from hpcml.model.raw_input import RawInput, write_raw_input
+from hpcml.model.raw_input import RawInput
 
 
 def names(letter, n):
@@ -87,7 +87,7 @@ def dataset(
             if strings is not None:
                 write_strings(file, name, strings)
         write_label_titles(file, label_titles)
-        write_raw_input(file, raw_input(feature_names))
+        raw_input(feature_names).write(file)
         for name, rows in (splits or {}).items():
             group_in(file, "splits")[name] = np.asarray(rows, dtype=np.int64)  # which holds no time
         rows = matrices["X"][0]
@@ -149,7 +149,7 @@ def model(
         file.attrs["method"] = "probe"
         write_strings(file, "label_names", label_names)
         write_label_titles(file, label_titles)
-        write_raw_input(file, raw_input(feature_names))
+        raw_input(feature_names).write(file)
 
     with new_file(mpi.self_comm(), path) as out:
         out.layout(model_slabs(n_labels, columns.size, n_columns, precision, n_weights=csr.nnz if sparse else None), describe)
