@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the version with the commit, and the text of a package index's page, where links to other files
+"""The parts of the build that pyproject.toml cannot describe: the version with the commit, and the text of a package index's page, where links to other files
 of the project lead nowhere."""
 
 import re

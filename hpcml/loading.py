@@ -1,7 +1,7 @@
 """Room for compiled libraries, before they are loaded, one thread for each, and an end to a loading that does not end.
 
 OpenBLAS, which NumPy and SciPy bring along, takes memory for each thread while it is loaded. Where there is none left it tries
-again, some versions for ever, and the loader has Python's lock meanwhile: no handler of a signal runs, and no other thread.
+again, some versions without end, and the loader has Python's lock meanwhile: no handler of a signal runs, and no other thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def cap_threads() -> None:
 
 @lru_cache(maxsize=1)
 def _libraries(_n_modules: int) -> Any:
-    """Return the libraries that are loaded with so many modules. Looking for them takes 2.5 ms."""
+    """Return the libraries that are loaded with this number of modules. The search takes 2.5 ms."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

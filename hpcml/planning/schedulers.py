@@ -1,4 +1,4 @@
-"""What a job script of Slurm, PBS, LSF or Flux has: its directives, its launcher, and how it queues the job again.
+"""Parts of job scripts for Slurm, PBS, LSF and Flux: directives, launchers, and how a script queues its job again.
 
 By the manuals of Slurm, PBS Professional, LSF 10.1 and flux-core; the tests run the scripts for Slurm only. The owner of a job
 may queue it again in Slurm (`scontrol requeue`) and in LSF (`bsub -Q`). In PBS only operators may (`qrerun`), and Flux has no

@@ -21,11 +21,11 @@ class TuneOptions(ScaleOptions):
     losses: ClassVar[tuple[str, ...]] = ()  # the method's
 
     method: str = "dual"
-    """What to train: dual, probe, elastic-net, or another method that the table of methods says can be tuned."""
+    """Method to train: dual, probe, elastic-net, or another method that the table of methods says can be tuned."""
     folds: Annotated[int, Range(3, 100)] = 5
     """Parts of the training rows, at least 3; each is scored by models of the others."""
     by: Literal["map", "f1", "auc"] = "map"
-    """What the choice is made by: map (average precision), f1 (F1 at its best threshold) or auc, of the scores of all folds."""
+    """Measure of the choice: map (average precision), f1 (F1 at its best threshold) or auc, of the scores of all folds."""
     thresholds: Literal["label", "micro"] = "label"
     """Above which a row has a label: label (each label's F1 is to be large, rare ones drawn to those as frequent), or micro (the
     probability, the same for all labels, at which the F1 of all pairs of a row and a label is largest in the folds).

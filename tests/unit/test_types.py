@@ -1,4 +1,4 @@
-"""What type checkers, editors and `help` see of the package: real signatures, and errors where a call is wrong."""
+"""Type checkers, editors and `help`: real signatures, and errors where a call is wrong."""
 
 import ast
 import doctest

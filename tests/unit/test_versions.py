@@ -142,7 +142,7 @@ def test_the_licence_of_every_file_is_the_one_that_is_there():
 
 
 def test_the_page_of_compatibility_names_the_lowest_versions():
-    lines = text("docs/lookup/compatibility.md").partition("## What hpcml runs with")[2].replace("\n", " ")
+    lines = text("docs/lookup/compatibility.md").partition("## Supported versions")[2].replace("\n", " ")
     found = dict(re.findall(r"([\w-]+) ≥ ([\d.]+)", lines))
     assert found.pop("Python") == project()["requires-python"].removeprefix(">=")
     needed = requirements(["mpi", "openmpi", "intel"])

@@ -55,7 +55,7 @@ def version(dist):
 
 
 def version_of(folder):
-    """What hpcml in a folder says of itself, without what this environment has installed."""
+    """The output of `hpcml --version` in a folder, without the packages of this environment."""
     code = "import hpcml; print(hpcml.__version__)"
     return subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(folder)!r}); {code}"],

@@ -32,7 +32,7 @@ class BernoulliNBOptions(LinearOptions):
     free: ClassVar[frozenset[str]] = LinearOptions.free - {"ranks_per_group", "labels_per_pass"}
 
     smoothing: Annotated[float, Between(0)] = 0.5
-    """What is added to each of the four counts of a feature and a label: rows with and without the one and the other."""
+    """Number added to each of the four counts of a feature and a label (rows with and without the one and the other)."""
     min_weight: Annotated[float, Range(0)] = 1.5
     """Leave out features whose weight is of smaller magnitude than this. 0 keeps all that a row with the label has."""
     exclude: Annotated[tuple[str, ...], Several] = ()
@@ -75,7 +75,7 @@ class StagedBayesOptions(StagedOptions):
     stages: Annotated[int, Range(2, MOST_PARTS)] = 2
     """How many times naive Bayes is trained, each time on the negative rows that those before gave a score from the cut on."""
     factor: Annotated[float, Range(-math.inf)] = 3.0
-    """What the scores of the stages behind the first one are multiplied by before they are added to it."""
+    """Factor of the scores of the stages behind the first one, before they are added to it."""
 
 
 @Parameter(name="*")

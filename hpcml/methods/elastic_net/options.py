@@ -65,7 +65,7 @@ class ElasticNetOptions(ScaleOptions):
     show_gaps: Flag = False
     """Show the objective and the certified duality gap of every label."""
     max_steps: Count = None
-    """Of newton: give a label up after so many rounds of choosing features and say so. Default: 100."""
+    """Of newton: maximum number of rounds of choosing features; a label that reaches it is reported. Default: 100."""
 
     @property
     def advice(self) -> str:

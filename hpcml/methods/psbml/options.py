@@ -48,7 +48,7 @@ class PsbmlOptions:
     no_id_hashes: Flag = False
     """Do not store hashes of the training rows in the model; hpcml evaluate then cannot warn of rows that were trained on."""
     checkpoint_every: Seconds = None
-    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5 to 600."""
+    """Seconds between checkpoints. Default: chosen so that checkpoints take at most 2 % of the time (5 to 600 s)."""
     time_limit: Seconds = None
     """Seconds of training after which to write a checkpoint and stop with exit code 75."""
     profile: Flag = False

@@ -1,4 +1,4 @@
-"""What the server says of itself: /openapi.json beside its answers and its docs, /metrics beside the requests."""
+"""The description of the server: /openapi.json beside its answers and its docs, /metrics beside the requests."""
 
 import json
 import re
