@@ -1,5 +1,5 @@
-"""The parts of the build that pyproject.toml cannot describe: the version with the commit, and the text of a package index's page, where links to other files
-of the project lead nowhere."""
+"""Parts of the build that pyproject.toml cannot describe: the version with the commit, and the text for a package index, where
+links to other files of the project lead nowhere."""
 
 import re
 import runpy

@@ -55,7 +55,7 @@ def version(dist):
 
 
 def version_of(folder):
-    """The output of `hpcml --version` in a folder, without the packages of this environment."""
+    """The version that hpcml in a folder has, without the packages of this environment."""
     code = "import hpcml; print(hpcml.__version__)"
     return subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(folder)!r}); {code}"],
