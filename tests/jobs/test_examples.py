@@ -15,7 +15,7 @@ NEEDS = {
     "pipeline": ["pandas", "matplotlib"],
 }
 SAYS = {  # the first is what would be missed first if the example had gone wrong
-    "topics": ["2   scipy", "2  sparse", "2  linalg", "train dual", "1 cluster"],
+    "topics": ["scipy 0.", "sparse 0.", "linalg 0.", "train dual", "cluster 0."],
     "cell_types": ["T     15 of 15 own genes listed", "pDC"],
     "pipeline": ["hinge, calibrated", "certified: "],
 }
