@@ -64,7 +64,7 @@ def test_disturbed_job_is_queued_again_and_resumes(slurm, data, undisturbed, tmp
 
 def test_job_whose_time_is_up_goes_on_until_it_is_done(slurm, data, undisturbed, tmp_path):
     run = tmp_path / "run"
-    script = slurm.script("train", "probe", data, "-o", run, *OPTIONS, *TWO, "--time-limit", "0.5", "--requeue")
+    script = slurm.script("train", "probe", data, "-o", run, *OPTIONS, *TWO, "--time-limit", "0.1", "--requeue")
     job = slurm.submit_script(script.replace("starts < 20", "starts < 99"))
     assert slurm.end_of(job) == [0], slurm.printed(job)
     assert (run / "model.h5").read_bytes() == undisturbed
@@ -74,14 +74,14 @@ def test_job_whose_time_is_up_goes_on_until_it_is_done(slurm, data, undisturbed,
 
 def test_number_of_starts_is_limited(slurm, data, undisturbed, tmp_path):
     run = tmp_path / "run"
-    words = ("train", "probe", data, "-o", run, *OPTIONS, "--time-limit", "0.2", "--requeue")
+    words = ("train", "probe", data, "-o", run, *OPTIONS, "--time-limit", "0.05", "--requeue")
     script = slurm.script(*words)
     assert "starts < 20" in script
     job = slurm.submit_script(script.replace("starts < 20", "starts < 2"))
     assert slurm.end_of(job) == [75], slurm.printed(job)
     assert "Restarts=1" in slurm.show(job) and len(starts(run)) == 2
     assert "not queued again after 2 starts; submit the script again to go on" in slurm.printed(job)
-    assert slurm.end_of(slurm.submit_script(script.replace("--time-limit 0.2", ""))) == [0]
+    assert slurm.end_of(slurm.submit_script(script.replace("--time-limit 0.05", ""))) == [0]
     assert (run / "model.h5").read_bytes() == undisturbed
 
 
