@@ -1,6 +1,6 @@
 """JSON lines: {"id", "title", "text", "labels": [...], "split"}, of which title or text must be.
 
-Where fields are told apart they take the place of title and text; the values of one are a string or a list of strings.
+With --fields, these keys replace title and text; the value of a field is a string or a list of strings.
 """
 
 from __future__ import annotations
