@@ -1,4 +1,4 @@
-"""The parts of the pages that come from the code, and the line that says for whom a page is and how long it takes to read.
+"""Generate the parts of the pages that come from the code, and the line with the readers and the reading time of a page.
 
 mkdocs calls `on_page_markdown` for every page.
 """
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 READER = re.compile(r"^<!-- for: (.+) -->$", re.MULTILINE)
 OPTIONS = re.compile(r"<!-- options of ([\w-]+) -->")
 WORDS_A_MINUTE = 200
-FOLDED = re.compile(r"<details.*?</details>", re.DOTALL)  # read by those who unfold it
+FOLDED = re.compile(r"<details.*?</details>", re.DOTALL)  # not part of the reading time
 
 
 def cell(text: str) -> str:
-    """A text in a table."""
+    """Escape a text for a table cell."""
     return text.replace("|", "\\|")
 
 
 def table_of_methods() -> str:
-    """A line for each method."""
+    """Return the table of methods."""
     lines = ["| method | what it is | minimises | scikit-learn classifier | can |", "|---|---|---|---|---|"]
     for name, method in METHODS.items():
         can = [text for feature, text in SUPPORT.items() if feature in method.supports]
@@ -49,7 +49,7 @@ def table_of_methods() -> str:
 
 
 def shown_default(option: Field) -> str:
-    """The value of an option that nobody gives, unless its help says that."""
+    """Return the default of an option, or an empty text if its help states the default."""
     value = default_of(option)
     if value is None or value is False or value == ():
         return ""
@@ -57,7 +57,7 @@ def shown_default(option: Field) -> str:
 
 
 def flag(option: Field) -> str:
-    """As it is written on the command line."""
+    """Return an option as it is written on the command line."""
     name = flag_of(option.name)
     return f"`--no-{name}`" if "--no-" in repr(option.type) else f"`--{name}`"
 
@@ -166,12 +166,12 @@ def commands() -> str:
 
 
 def words(text: str) -> int:
-    """How many words a page has: what stands between blanks and has a letter or a digit, in tables and code too."""
+    """Return the number of words of a page: sequences without spaces that contain a letter or a digit, in tables and code, too."""
     return sum(any(letter.isalnum() for letter in word) for word in text.split())
 
 
 def with_reader(markdown: str) -> str:
-    """The page with a line below its title for `<!-- for: whoever … -->`."""
+    """Return a page with a line for its readers below the title, made from `<!-- for: … -->`."""
     minutes = -(-words(FOLDED.sub("", markdown)) // WORDS_A_MINUTE)
     return READER.sub(lambda found: f"*For {found[1]}. {minutes} minute{'s' * (minutes > 1)} to read.*", markdown, count=1)
 
@@ -186,9 +186,7 @@ MADE = {
 
 
 def on_page_markdown(markdown: str, page: Page | None = None, **_: object) -> str:
-    """The page with what is made from the code. The search finds the notebook last."""
-    if page is not None and page.file.src_uri == "notebook.md":
-        page.meta["search"] = {"boost": 0.1}
+    """Return a page with its generated parts."""
     markdown = with_reader(markdown)
     for mark, make in MADE.items():
         if mark in markdown:

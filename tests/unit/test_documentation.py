@@ -12,9 +12,8 @@ from hpcml.errors import EXIT_IN_USE, EXIT_RESUMABLE, EXIT_USER, DataError, Hpcm
 from hpcml.methods.registry import METHODS
 
 DOCS = Path(__file__).parents[2] / "docs"
-NOTEBOOK = DOCS / "notebook.md"
 PAPERS = DOCS / "papers.md"  # made of outcomes: tables of numbers
-PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page != NOTEBOOK]
+PAGES = sorted(DOCS.rglob("*.md"))
 IN_A_RECIPE, IN_ALL = 600, 30_000
 
 
@@ -36,7 +35,7 @@ def count(text):
     return len([word for word in re.split(r"\s+", text) if re.search(r"[^\W_]", word)])
 
 
-@pytest.mark.parametrize("page", [*PAGES, NOTEBOOK], ids=name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_page_says_for_whom_it_is_and_how_long_it_takes(page, made):
     text = page.read_text()
     shown = made.with_reader(text).splitlines()
@@ -55,7 +54,7 @@ def test_a_recipe_is_short_and_the_whole_has_an_end():
 
 def test_every_page_has_a_place_in_the_navigation():
     placed = re.findall(r"^ *-.*?([\w/-]+\.md)$", (DOCS.parent / "mkdocs.yml").read_text(), re.MULTILINE)
-    assert sorted(placed) == sorted(map(name, [*PAGES, NOTEBOOK]))
+    assert sorted(placed) == sorted(map(name, PAGES))
 
 
 def test_the_pages_of_what_the_code_knows_have_all_of_it(made):
