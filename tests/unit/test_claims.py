@@ -40,7 +40,7 @@ def sections(page):
 
 def figures():
     """The rows of the README's table of figures: (what, figure, command)."""
-    table = next(each for each in tables(README.read_text()) if each.startswith("| what | figure | command |"))
+    table = next(each for each in tables(README.read_text()) if each.startswith("| task | result | command |"))
     return [tuple(cell.strip() for cell in line.strip("|\n").split(" | ")) for line in table.splitlines()[2:]]
 
 
