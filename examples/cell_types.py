@@ -1,16 +1,16 @@
 # %% [markdown]
-# # Example: cell types, from an AnnData file
+# # Example: classify cells from an AnnData file
 #
-# <!-- for: whoever has counts of genes in cells, some of which are typed -->
+# <!-- for: users with gene counts of cells, some of which are annotated -->
 #
-# From an `.h5ad` file to a model that types cells, and the genes that it goes by. Needs: `pip
-# install 'hpcml[report]' anndata`.
+# This example leads from an `.h5ad` file to a model of cell types, and to the genes that it uses.
+# It needs `pip install 'hpcml[report]' anndata`.
 #
 # ## Cells
 #
-# A file of your own takes the place of this one. Here the counts are drawn: each of six types has
-# 15 genes that it reads out 4 times as much, cells differ in depth, and the noise is Poisson's. So
-# we know what should be found.
+# The counts are simulated; use your own file instead. Each of six types overexpresses 15 genes by a
+# factor of 4; cells differ in sequencing depth, and the noise is Poisson. The correct genes are
+# therefore known.
 
 # %%
 import anndata
@@ -36,8 +36,8 @@ cells = anndata.AnnData(sp.csr_matrix(counts), obs, pd.DataFrame(index=[f"gene{n
 print(cells)
 
 # %% [markdown]
-# Counts are brought to the same depth, and to a logarithmic scale, as `scanpy.pp.normalize_total`
-# and `log1p` do. hpcml takes the values of `X` as they are.
+# Counts are normalised to the same depth and log-transformed, as by `scanpy.pp.normalize_total` and
+# `log1p`. hpcml uses the values of `X` unchanged.
 
 # %%
 cells.X = cells.X.multiply(1e3 / cells.X.sum(axis=1)).tocsr()
@@ -48,35 +48,33 @@ print(hpcml.convert("h5ad", "cells.h5ad", "cells.h5", labels=["cell_type"], test
 # %% [markdown]
 # ## A model
 #
-# `elastic-net` gives most genes no weight at all. What is left can be read. Each type is told from
-# all others. The log warns that cells have many genes each, so that `dual` would be faster; for so
-# few cells that does not matter.
+# `elastic-net` sets the weights of most genes to 0, so the model is readable. Each type is trained
+# against all others. The log warns that `dual` would be faster because cells express many genes;
+# for so few cells this does not matter.
 
 # %%
 run = hpcml.train("elastic-net", "cells.h5", "runs/cells", l1="0.002")
-judged = hpcml.evaluate(run.model, "cells.h5")
-table = {name: judged.values[name] for name in ("average_precision", "precision", "recall")}
-print(pd.DataFrame({"test cells": judged.n_positive} | table, index=judged.label_names).round(3).to_string())
+evaluation = hpcml.evaluate(run.model, "cells.h5")
+table = {name: evaluation.values[name] for name in ("average_precision", "precision", "recall")}
+print(pd.DataFrame({"test cells": evaluation.n_positive} | table, index=evaluation.label_names).round(3).to_string())
 
 # %% [markdown]
-# ## The genes that it goes by
+# ## Important genes
 #
-# `explain` lists for each type the genes of the largest squared weights. The program of a type was
-# drawn above, so we can count how many of its genes are among them.
+# `explain` lists the genes with the largest squared weights for each type. This counts how many of
+# the overexpressed genes are among them.
 
 # %%
-found = hpcml.explain(run.model, label=TYPES, top=N_OWN)
+explanation = hpcml.explain(run.model, label=TYPES, top=N_OWN)
 markers = {TYPES[number]: programs[number] for number in range(len(TYPES))}
-for label in found.labels:
-    name = found.model.label_names[label.label]
+for label in explanation.labels:
+    name = explanation.model.label_names[label.label]
     own = {f"gene{number}" for number in markers[name]}
-    listed = [found.names[feature] for feature, weight in zip(label.features, label.weights, strict=True) if weight > 0]
-    print(
-        f"{name:5} {len(own & set(listed))} of {N_OWN} own genes listed; {label.n_weights} weights; first: {', '.join(listed[:3])}"
-    )
+    listed = [explanation.names[feature] for feature, weight in zip(label.features, label.weights, strict=True) if weight > 0]
+    print(f"{name:5} {len(own & set(listed))} of {N_OWN} genes found; {label.n_weights} weights; first: {', '.join(listed[:3])}")
 
 # %%
-model, genes = found.model, np.concatenate([markers[name] for name in TYPES])
+model, genes = explanation.model, np.concatenate([markers[name] for name in TYPES])
 rows = [model.label_names.index(name) for name in TYPES]
 features = {name: number for number, name in enumerate(cells.var_names)}
 weights = model.weights(np.array(rows))[:, [features[f"gene{number}"] for number in genes]]
@@ -86,6 +84,6 @@ shown = axes.imshow(weights, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="aut
 axes.set_yticks(range(len(TYPES)), TYPES)
 axes.set_xticks(np.arange(len(TYPES)) * N_OWN + N_OWN / 2 - 0.5, TYPES)
 axes.set(xlabel="genes of the program of", ylabel="weights of")
-axes.set_title("Weights of each type on the genes that were drawn for each")
+axes.set_title("Weights of each type for the genes of each type")
 figure.colorbar(shown, label="weight")
 figure.savefig("cell_types.svg")

@@ -1,16 +1,16 @@
 # %% [markdown]
-# # Example: topics of documents, from a CSV file
+# # Example: classify documents from a CSV file
 #
-# <!-- for: whoever has texts in a table and works in Python -->
+# <!-- for: Python users with texts in a table -->
 #
-# From a table of pandas to labels of new texts, thresholds and a page about them, all from Python.
-# The [command line](first.md) does the same. Needs: `pip install 'hpcml[report]' pandas`.
+# This example leads from a pandas table to a tuned model, a report and the labels of new texts,
+# entirely in Python. The [command line](first.md) offers the same. It needs `pip install
+# 'hpcml[report]' pandas`.
 #
 # ## The table
 #
-# A table of your own takes the place of this one. Here the documents are the docstrings of two
-# packages that are installed with hpcml. The topics of a document are the parts of the module's
-# name, with `;` between.
+# The documents are the docstrings of two packages that are installed with hpcml; use your own table
+# instead. The topics of a document are the parts of the module name, separated by `;`.
 
 # %%
 import importlib
@@ -54,7 +54,7 @@ print(table["topics"].str.split(";").explode().value_counts().head(8).to_string(
 # %% [markdown]
 # ## A dataset
 #
-# `convert` takes the columns by their names. 30 % of the rows are set aside, to judge the model on.
+# `convert` gets the names of the columns. 30 % of the rows are reserved for evaluation.
 
 # %%
 print(
@@ -72,44 +72,42 @@ print(
 )
 
 # %% [markdown]
-# ## Models, and where to cut
+# ## Models and thresholds
 #
-# `train` gives a row the labels whose scores are above 0. `tune` looks in held-out parts of the
-# training rows for the λ, the weight of positive rows and the threshold that suit each label. The
-# rare topics need that: a score above 0 is rare for them. (`evaluate` says so itself, in the log.)
+# `train` assigns the labels whose scores are above 0. `tune` uses cross-validation on the training
+# rows to select λ, the weight of positive rows and the threshold of each label. This matters for
+# rare topics, whose scores are rarely above 0. (`evaluate` warns about this in the log.)
 
 # %%
 plain = hpcml.train("dual", "documents.h5", "runs/plain")
 tuned = hpcml.tune("documents.h5", "runs/tuned", folds=3)
 models = {"train dual": plain.model, "tune": tuned.model}
-judged = {name: hpcml.evaluate(model, "documents.h5") for name, model in models.items()}
+evaluations = {name: hpcml.evaluate(model, "documents.h5") for name, model in models.items()}
 measures = ["average_precision", "precision", "recall", "f1"]
-macro = {name: [each.macro(measure) for measure in measures] for name, each in judged.items()}
+macro = {name: [each.macro(measure) for measure in measures] for name, each in evaluations.items()}
 print(pd.DataFrame(macro, index=measures).T.round(3).to_string())
 
 # %% [markdown]
-# Average precision, which looks at the order of the rows alone, is about the same. F1, which looks
-# at the labels that rows get, is not. The gain comes from rare topics; of a topic with a few test
-# rows, chance has its say:
+# Average precision depends only on the ranking and is about the same. F1 depends on the assigned
+# labels and improves, mainly for rare topics. For topics with few test rows, it varies by chance:
 
 # %%
-before, after = (each.values["f1"] for each in judged.values())
-names, counts = judged["tune"].label_names, judged["tune"].n_positive
+before, after = (each.values["f1"] for each in evaluations.values())
+names, counts = evaluations["tune"].label_names, evaluations["tune"].n_positive
 order = np.argsort(-counts, kind="stable")
 figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-places = np.arange(len(names))
-axes.bar(places - 0.2, before[order], 0.4, label="cut at 0 (train dual)", color="0.7")
-axes.bar(places + 0.2, after[order], 0.4, label="cut at the label's threshold (tune)", color="#0072B2")
-axes.set_xticks(places, [f"{names[k]} ({counts[k]})" for k in order], rotation=60, ha="right")
-axes.set(ylabel="F1 on the test rows", title="F1 of each topic (in brackets: its test rows)")
+positions = np.arange(len(names))
+axes.bar(positions - 0.2, before[order], 0.4, label="threshold 0 (train dual)", color="0.7")
+axes.bar(positions + 0.2, after[order], 0.4, label="threshold of the label (tune)", color="#0072B2")
+axes.set_xticks(positions, [f"{names[k]} ({counts[k]})" for k in order], rotation=60, ha="right")
+axes.set(ylabel="F1 on the test rows", title="F1 of each topic (number of test rows)")
 figure.legend(loc="outside lower center", ncols=2, frameon=False)
 figure.savefig("topics.svg")
 
 # %% [markdown]
-# ## What it looks at, and a page
+# ## Important features, and a report
 #
-# `report` makes a page with measures, curves, all labels and the rows that are most wrong, which
-# opens in any browser.
+# `report` writes a web page with measures, curves, all labels and the worst errors.
 
 # %%
 print(hpcml.explain(tuned.model, label=["cluster"], top=6))
@@ -118,7 +116,7 @@ hpcml.report(["runs/tuned", "runs/plain"], "report.html")
 # %% [markdown]
 # ## New texts
 #
-# The model holds the words of training. Each text gets the labels above their thresholds.
+# The model contains the vocabulary. Each text gets the labels above their thresholds.
 
 # %%
 texts = [

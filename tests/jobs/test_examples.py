@@ -16,8 +16,8 @@ NEEDS = {
 }
 SAYS = {  # the first is what would be missed first if the example had gone wrong
     "topics": ["scipy 0.", "sparse 0.", "linalg 0.", "train dual", "cluster 0."],
-    "cell_types": ["T     15 of 15 own genes listed", "pDC"],
-    "pipeline": ["hinge, calibrated", "certified: "],
+    "cell_types": ["T     15 of 15 genes found", "pDC"],
+    "pipeline": ["hinge, calibrated", "certificate: "],
 }
 
 
