@@ -1,7 +1,7 @@
 """Parts of the tests that `./launch/test.sh` skips, without --all, while their inputs have not changed.
 
-A test, or a parameter of one, belongs to a part by `@pytest.mark.more("NAME")`; test.sh also runs some parts itself. `.ci/all-passed`
-has the commit at which all parts passed. A part runs if its inputs differ from that commit.
+A test, or a parameter of one, belongs to a part by `@pytest.mark.more("NAME")`; test.sh also runs some parts itself. The file
+`.ci/all-passed` has the commit at which all parts passed. A part runs if its inputs differ from that commit.
 
 usage: python tests/support/parts.py run [--all]    print the names of the parts to run
        python tests/support/parts.py left FILE      print what was skipped, from the lines "PART NUMBER" that tests added to FILE

@@ -242,61 +242,54 @@ def data(tmp_path):
 
 
 def replaced(name, make_part):
-    def damage(file, folder):
-        shape, dtype = file[name].shape, file[name].dtype
+    """Return a change that removes an array and calls `make_part(file, path of another file)`."""
+
+    def damage(file, secret):
         del file[name]
-        make_part(file, folder, shape, dtype)
+        make_part(file, secret)
 
     return damage
 
 
-def virtual(file, folder, shape, dtype):
-    layout = h5py.VirtualLayout(shape, dtype)
-    layout[...] = h5py.VirtualSource(folder / "secret.h5", "secret", shape)
+def created(name, *arguments, **options):
+    return replaced(name, lambda file, secret: file.create_dataset(name, *arguments, **options))
+
+
+def virtual(file, secret):
+    layout = h5py.VirtualLayout((100,), "<f4")
+    layout[...] = h5py.VirtualSource(secret, "secret", (100,))
     file.create_virtual_dataset("X/data", layout)
 
 
-def packed(file, folder, shape, dtype):
+def packed(file, secret):
     part = file.create_dataset("X/data", (1 << 32,), "<f4", chunks=(1 << 22,), compression="gzip")
     part.id.write_direct_chunk((0,), zlib.compress(bytes(1 << 24)))
 
 
-def circle(file, folder):
-    del file["splits"]
-    file["splits"] = file["/"]
-
-
-ELSEWHERE = {
-    "external link": replaced(
-        "X/data", lambda file, folder, *_: file.__setitem__("X/data", h5py.ExternalLink(folder / "secret.h5", "secret"))
-    ),
-    "soft link": replaced("X/data", lambda file, *_: file.__setitem__("X/data", h5py.SoftLink("/Y/data"))),
+LINKS = {
+    "external link": replaced("X/data", lambda file, secret: file.__setitem__("X/data", h5py.ExternalLink(secret, "secret"))),
+    "soft link": replaced("X/data", lambda file, secret: file.__setitem__("X/data", h5py.SoftLink("/Y/data"))),
     "external storage": replaced(
-        "X/data",
-        lambda file, folder, shape, dtype: file.create_dataset(
-            "X/data", shape, dtype, external=[(str(folder / "secret.h5"), 0, 9999)]
-        ),
+        "X/data", lambda file, secret: file.create_dataset("X/data", (100,), "<f4", external=[(str(secret), 0, 9999)])
     ),
     "virtual": replaced("X/data", virtual),
-    "two names": circle,
-    "never written": replaced("X/indices", lambda file, *_: file.create_dataset("X/indices", (1 << 40,), "<i4")),
+    "cycle": replaced("splits", lambda file, secret: file.__setitem__("splits", file["/"])),
+    "never written": created("X/indices", (1 << 40,), "<i4"),
     "hardly written": replaced("X/data", packed),
-    "very many chunks": replaced("X/data", lambda file, *_: file.create_dataset("X/data", (1 << 45,), "<f4", chunks=(1,))),
-    "huge chunk": replaced(
-        "X/data", lambda file, *_: file.create_dataset("X/data", (9,), "<f4", chunks=(1 << 28,), maxshape=(None,))
-    ),
-    "strings never written": replaced("row_ids", lambda file, *_: file.create_dataset("row_ids", (1 << 40,), h5py.string_dtype())),
-    "objects": replaced("row_ids", lambda file, *_: file.create_dataset("row_ids", (20,), h5py.ref_dtype)),
-    "labels": lambda file, folder: (file.__delitem__("label_names"), file["Y"].attrs.modify("shape", np.array([20, 1 << 40]))),
+    "many chunks": created("X/data", (1 << 45,), "<f4", chunks=(1,)),
+    "huge chunk": created("X/data", (9,), "<f4", chunks=(1 << 28,), maxshape=(None,)),
+    "strings never written": created("row_ids", (1 << 40,), h5py.string_dtype()),
+    "objects": created("row_ids", (20,), h5py.ref_dtype),
+    "labels": replaced("label_names", lambda file, secret: file["Y"].attrs.modify("shape", np.array([20, 1 << 40]))),
 }
 
 
-@pytest.mark.parametrize("kind", ELSEWHERE)
+@pytest.mark.parametrize("kind", LINKS)
 def test_dataset_opens_no_other_file_and_uses_no_claimed_memory(tmp_path, data, kind):
     with h5py.File(tmp_path / "secret.h5", "w") as secret:
         secret["secret"] = np.zeros(100, dtype="<f4")
     with h5py.File(data, "r+") as file:
-        ELSEWHERE[kind](file, tmp_path)
+        LINKS[kind](file, tmp_path / "secret.h5")
     n_bytes, message = peak(lambda: info(mpi.self_comm(), data, [1]))
     assert n_bytes < 1 << 24 and message.startswith(f"{data}: ")
 
