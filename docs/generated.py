@@ -104,8 +104,9 @@ def reference(name: str, function: Any) -> str:
     returns, _, rest = rest.partition("\n\nRaises\n")
     kind, *returned = returns.splitlines()[1:]
     raises, _, example = rest.partition("\n\nExamples\n--------\n")
-    errors, when = raises.splitlines()[1:3]
-    lines += ["", f"Returns `{kind}`: {' '.join(map(str.strip, returned))}", "", f"Raises {errors}: {when.strip()}"]
+    errors, reasons = raises.splitlines()[1::2], raises.splitlines()[2::2]
+    lines += ["", f"Returns `{kind}`: {' '.join(map(str.strip, returned))}", ""]
+    lines += [f"Raises `{error}`: {reason.strip()}" for error, reason in zip(errors, reasons, strict=True)]
     return "\n".join([*lines, "", *(["```python", example, "```"] if example else [])])
 
 

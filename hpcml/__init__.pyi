@@ -90,14 +90,16 @@ def calibrate(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> CalibrationReport:
-    """Make probabilities of a linear model's scores.
+    """Calibrate probabilities of a linear model on held-out rows.
 
-    Fits a sigmoid to the scores of held-out rows for each label (Platt scaling) and stores it in the model; predict then writes
-    probabilities. The sigmoid of a rare label is drawn to that of labels as frequent.
+    Fits a sigmoid to the scores of each label (Platt scaling) and stores it in the model, so that predict writes probabilities.
+    The sigmoid of a rare label is shrunk towards the sigmoid of labels of similar frequency.
 
     Examples
     --------
-    >>> hpcml.calibrate("run", "docs.h5", split="valid")
+    >>> report = hpcml.calibrate("run", "docs.h5", split="valid", output="calibrated.h5")
+    >>> hpcml.load("calibrated.h5").predict_proba(["port 3"]).shape
+    (1, 2)
     """
 
 @overload
@@ -567,13 +569,15 @@ def cross_validate(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> CrossValidation:
-    """Cross-validate methods on data.
+    """Compare methods by cross-validation.
 
-    F1 in stratified folds, with corrected t-tests and ranks.
+    Prints F1 in stratified folds, with corrected t-tests and mean ranks.
 
     Examples
     --------
-    >>> print(hpcml.cross_validate(["dual", "mbw"], ["docs.h5"], folds=5))
+    >>> table = hpcml.cross_validate(["perceptron", "pa"], ["docs.h5:sea"], folds=3)
+    >>> table.methods
+    ['perceptron', 'pa']
     """
 
 def duplicates(
@@ -589,14 +593,15 @@ def duplicates(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> Duplicates:
-    """Find rows that are nearly the same, and how far labels agree.
+    """Find near-duplicate rows and the agreement of their labels.
 
-    Rows are compared by the features that they have. Duplicate documents were labelled twice, so
-    their labels show how consistent the annotators were.
+    Rows are compared by the sets of their features. Duplicate documents were labelled more than once, so their labels show how
+    consistent the annotators were.
 
     Examples
     --------
     >>> hpcml.duplicates("docs.h5", similarity=0.9, output="pairs.csv").n_pairs
+    0
     """
 
 @overload
@@ -616,16 +621,17 @@ def evaluate(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> BioasqEvaluation:
-    """Judge a model on rows: average precision, AUC, F1 and others.
+    """Evaluate a model: average precision, ROC AUC, F1 and others.
 
-    Average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best labels: each measure per label,
-    as its mean over the labels (macro), and of all pairs of a row and a label in one ranking (micro). Average precision and
-    break-even are averaged over ties. The precision of a row's 1, 3 and 5 best labels is the mean over rows; so are their nDCG and
-    propensity-scored precision, and F1 of a row's labels, over all labels and over the most frequent ones.
+    Average precision, break-even point, ROC AUC, F1 and the number of misclassified rows are computed for each label, as their
+    mean over labels (macro), and over all row-label pairs in one ranking (micro). Average precision and break-even point are
+    averaged over the orders of tied scores. Precision, nDCG and propensity-scored precision of the 1, 3 and 5 best labels are
+    means over rows, and so is the F1 of each row's labels.
 
     Examples
     --------
     >>> hpcml.evaluate("run", "docs.h5").macro("average_precision")
+    1.0
     """
 
 @overload
@@ -645,16 +651,17 @@ def evaluate(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> Evaluation:
-    """Judge a model on rows: average precision, AUC, F1 and others.
+    """Evaluate a model: average precision, ROC AUC, F1 and others.
 
-    Average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best labels: each measure per label,
-    as its mean over the labels (macro), and of all pairs of a row and a label in one ranking (micro). Average precision and
-    break-even are averaged over ties. The precision of a row's 1, 3 and 5 best labels is the mean over rows; so are their nDCG and
-    propensity-scored precision, and F1 of a row's labels, over all labels and over the most frequent ones.
+    Average precision, break-even point, ROC AUC, F1 and the number of misclassified rows are computed for each label, as their
+    mean over labels (macro), and over all row-label pairs in one ranking (micro). Average precision and break-even point are
+    averaged over the orders of tied scores. Precision, nDCG and propensity-scored precision of the 1, 3 and 5 best labels are
+    means over rows, and so is the F1 of each row's labels.
 
     Examples
     --------
     >>> hpcml.evaluate("run", "docs.h5").macro("average_precision")
+    1.0
     """
 
 @overload
@@ -675,15 +682,16 @@ def explain(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> WhyRows:
-    """Show the features that matter for labels and for predictions.
+    """Show important features of labels and of predictions.
 
-    Prints the features of a linear model with the largest squared weights, and the share of the others. With --row: why a row got a
-    label. With --wrong: the rows that the model is most wrong about. With --unlearnt: the labels that it ranks no better than
-    chance, and why. These three need the data, and the last two take models of any kind.
+    Prints the features of a linear model with the largest squared weights, and the share of the other features. --row shows the
+    contribution of each feature to the scores of a row, --wrong the worst false positives and false negatives, and --unlearnt the
+    labels that the model ranks no better than chance. These three need DATA; --wrong and --unlearnt take models of any kind.
 
     Examples
     --------
-    >>> print(hpcml.explain("run", label=["sea"], top=20))
+    >>> explanation = hpcml.explain("run", label=["sea"])
+    >>> reasons = hpcml.explain("run", "docs.h5", row=["7"], json="reasons.json")
     """
 
 @overload
@@ -703,15 +711,16 @@ def explain(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> MostWrong:
-    """Show the features that matter for labels and for predictions.
+    """Show important features of labels and of predictions.
 
-    Prints the features of a linear model with the largest squared weights, and the share of the others. With --row: why a row got a
-    label. With --wrong: the rows that the model is most wrong about. With --unlearnt: the labels that it ranks no better than
-    chance, and why. These three need the data, and the last two take models of any kind.
+    Prints the features of a linear model with the largest squared weights, and the share of the other features. --row shows the
+    contribution of each feature to the scores of a row, --wrong the worst false positives and false negatives, and --unlearnt the
+    labels that the model ranks no better than chance. These three need DATA; --wrong and --unlearnt take models of any kind.
 
     Examples
     --------
-    >>> print(hpcml.explain("run", label=["sea"], top=20))
+    >>> explanation = hpcml.explain("run", label=["sea"])
+    >>> reasons = hpcml.explain("run", "docs.h5", row=["7"], json="reasons.json")
     """
 
 @overload
@@ -731,15 +740,16 @@ def explain(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> Learnability:
-    """Show the features that matter for labels and for predictions.
+    """Show important features of labels and of predictions.
 
-    Prints the features of a linear model with the largest squared weights, and the share of the others. With --row: why a row got a
-    label. With --wrong: the rows that the model is most wrong about. With --unlearnt: the labels that it ranks no better than
-    chance, and why. These three need the data, and the last two take models of any kind.
+    Prints the features of a linear model with the largest squared weights, and the share of the other features. --row shows the
+    contribution of each feature to the scores of a row, --wrong the worst false positives and false negatives, and --unlearnt the
+    labels that the model ranks no better than chance. These three need DATA; --wrong and --unlearnt take models of any kind.
 
     Examples
     --------
-    >>> print(hpcml.explain("run", label=["sea"], top=20))
+    >>> explanation = hpcml.explain("run", label=["sea"])
+    >>> reasons = hpcml.explain("run", "docs.h5", row=["7"], json="reasons.json")
     """
 
 @overload
@@ -759,15 +769,16 @@ def explain(
     comm: Comm,
     log: Log | None = None,
 ) -> Explanation | None:
-    """Show the features that matter for labels and for predictions.
+    """Show important features of labels and of predictions.
 
-    Prints the features of a linear model with the largest squared weights, and the share of the others. With --row: why a row got a
-    label. With --wrong: the rows that the model is most wrong about. With --unlearnt: the labels that it ranks no better than
-    chance, and why. These three need the data, and the last two take models of any kind.
+    Prints the features of a linear model with the largest squared weights, and the share of the other features. --row shows the
+    contribution of each feature to the scores of a row, --wrong the worst false positives and false negatives, and --unlearnt the
+    labels that the model ranks no better than chance. These three need DATA; --wrong and --unlearnt take models of any kind.
 
     Examples
     --------
-    >>> print(hpcml.explain("run", label=["sea"], top=20))
+    >>> explanation = hpcml.explain("run", label=["sea"])
+    >>> reasons = hpcml.explain("run", "docs.h5", row=["7"], json="reasons.json")
     """
 
 @overload
@@ -787,15 +798,16 @@ def explain(
     comm: None = None,
     log: Log | None = None,
 ) -> Explanation:
-    """Show the features that matter for labels and for predictions.
+    """Show important features of labels and of predictions.
 
-    Prints the features of a linear model with the largest squared weights, and the share of the others. With --row: why a row got a
-    label. With --wrong: the rows that the model is most wrong about. With --unlearnt: the labels that it ranks no better than
-    chance, and why. These three need the data, and the last two take models of any kind.
+    Prints the features of a linear model with the largest squared weights, and the share of the other features. --row shows the
+    contribution of each feature to the scores of a row, --wrong the worst false positives and false negatives, and --unlearnt the
+    labels that the model ranks no better than chance. These three need DATA; --wrong and --unlearnt take models of any kind.
 
     Examples
     --------
-    >>> print(hpcml.explain("run", label=["sea"], top=20))
+    >>> explanation = hpcml.explain("run", label=["sea"])
+    >>> reasons = hpcml.explain("run", "docs.h5", row=["7"], json="reasons.json")
     """
 
 def predict(
@@ -817,15 +829,17 @@ def predict(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> Path:
-    """Label texts, rows of a table, or a dataset with a model.
+    """Predict the labels of texts, tables or datasets.
 
-    The output is a table with the columns id, label, title (if labels have titles) and probability (or score, if the
-    model has no probabilities). It has a line for each label above the model's thresholds, row by row, best first.
-    Its ending chooses the format: .csv, .tsv, .jsonl, .parquet, .h5, or .json (BioASQ's).
+    The output is a table with the columns id, label, title (if labels have titles) and probability (or score, if the model has no
+    probabilities). It has one line for each label above its threshold, row by row, best label first. The extension of the output
+    sets the format: .csv, .tsv, .jsonl, .parquet, .h5, or .json (BioASQ).
 
     Examples
     --------
-    >>> hpcml.predict("run", "new.jsonl", "labels.csv")
+    >>> path = hpcml.predict("run", "docs.csv", "labels.csv")
+    >>> path.read_text().splitlines()[0]
+    'id,label,probability'
     """
 
 def report(
@@ -840,13 +854,15 @@ def report(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> Path:
-    """Make one page (HTML) about a run, or several side by side.
+    """Write an HTML report of one run, or of several side by side.
 
-    It has measures, curves, all labels, wrong rows, and needs no network. Needs: pip install 'hpcml[report]'.
+    The page has measures, curves, a table of all labels, and misclassified rows. It loads nothing from the network. Needs:
+    pip install 'hpcml[report]'.
 
     Examples
     --------
-    >>> hpcml.report(["run", "other"], "page.html", data="docs.h5")
+    >>> hpcml.report(["run"], "page.html", data="docs.h5").name
+    'page.html'
     """
 
 def retrain(
@@ -861,15 +877,16 @@ def retrain(
     log: Log | None = None,
     signals: StopSignals | None = None,
 ) -> TrainReport:
-    """Train again when the data have changed, and only what has.
+    """Update a model of method dual after its data changed.
 
-    The options are those of a finished run of `train dual`. If the documents are the same, labels
-    with the same positive rows keep their models, and only the others are trained. If documents
-    came or went, all are trained. Either way the model is the file that training anew gives.
+    Uses the options of the finished run. If the documents are the same, only labels with other positive rows are trained, and the
+    other labels are copied. If documents were added or removed, all labels are trained. Either way the model equals that of a new
+    training, byte for byte.
 
     Examples
     --------
-    >>> hpcml.retrain("run", "new.h5", "again").model
+    >>> hpcml.retrain("run", "new.h5", "updated").model.name
+    'model.h5'
     """
 
 def threshold(
@@ -886,14 +903,16 @@ def threshold(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> ThresholdReport:
-    """Find the thresholds that maximise F1 on held-out rows.
+    """Choose the thresholds that maximise F1 on held-out rows.
 
-    They are stored in the model; predict and evaluate then use them. Of a rare label the best
-    threshold on a few rows may be chance, so that it is drawn to that of labels as frequent.
+    The thresholds are stored in the model, and predict and evaluate use them. The best threshold of a rare label on few rows may be
+    chance, so it is shrunk towards the threshold of labels of similar frequency.
 
     Examples
     --------
-    >>> hpcml.threshold("run", "docs.h5", "label", split="valid")
+    >>> report = hpcml.threshold("run", "docs.h5", "label", split="valid", output="thresholds.h5")
+    >>> hpcml.load("thresholds.h5").thresholds.shape
+    (2,)
     """
 
 @overload
@@ -1454,12 +1473,13 @@ def tune(
     log: Log | None = None,
     signals: StopSignals | None = None,
 ) -> TuneReport:
-    """Choose λ, weight and threshold of each label, and train.
+    """Train with options chosen for each label by cross-validation.
 
-    λ and the weight of positive rows are chosen by cross-validation on the training rows. The model
-    also gets a threshold and a sigmoid for each label, from the scores of held-out folds.
+    Chooses the regularisation λ and the weight of positive rows on the training rows. The model also gets a threshold and
+    calibrated probabilities for each label, from the scores of the held-out folds.
 
     Examples
     --------
-    >>> hpcml.tune("docs.h5", "run", folds=3, lambdas=[0.1, 1.0]).model
+    >>> hpcml.tune("docs.h5", "tuned", folds=3, lambdas=[0.1, 1.0]).model.name
+    'model.h5'
     """

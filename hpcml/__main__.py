@@ -1,4 +1,4 @@
-"""The guarded main program: one sentence and an exit code for a user's mistake, else an abort."""
+"""The program `hpcml`: it prints one sentence and sets an exit code for a user's mistake, and a traceback for a bug."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the command line; exit with 0 done, 2 user, 75 resumable, or 128 + N for signal N."""
-    # A closed standard stream leads nowhere, or the next file opened would take its place.
+    """Run the command line. Exit code: 0 done, 2 user error, 73 folder in use, 75 resumable, 128 + N after signal N."""
+    # Open a closed standard stream on /dev/null; else the next file that is opened gets its descriptor.
     for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nowhere, descriptor)
-            if nowhere > 2:
-                os.close(nowhere)
+            null = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null, descriptor)
+            if null > 2:
+                os.close(null)
             setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115 - until the end
 
-    gc.set_threshold(20_000)  # what a start makes stays: to look for garbage after every 700 objects takes a tenth of it
-    signals = StopSignals().__enter__()  # before anything is imported that takes its time
+    gc.set_threshold(20_000)  # objects of the start-up stay; collecting after every 700 objects takes a tenth of the start-up
+    signals = StopSignals().__enter__()  # before the slow imports
     defer()
     loading.in_program = True
     loading.cap_threads()
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def connect(guard: Guard) -> mpi.Comm:
-    """The ranks: loads MPI, if there is room for it, and starts it."""
+    """Import and start MPI, and return the communicator. Raises MemoryError if the address space is too small."""
     if lack := loading.lacking(loading.START_BYTES):
         raise MemoryError(lack)
     with loading.in_time():
@@ -57,14 +57,14 @@ def connect(guard: Guard) -> mpi.Comm:
 
 
 def run(tokens: list[str], guard: Guard) -> int:
-    """Run one command line: its exit code, after its sentence."""
+    """Run one command line, print its error, and return the exit code."""
     from hpcml.cli import app as cli
     from hpcml.cli.guard import write_exit_code
     from hpcml.errors import EXIT_USER, HpcmlError, is_out_of_memory, out_of_memory
     from hpcml.log import say
 
     if guard.rank > 0 and (not tokens or tokens[0] == "job" or {"--help", "-h", "--version", "--install-completion"} & set(tokens)):
-        return 0  # one copy of the text is enough
+        return 0  # only rank 0 prints
     failure: HpcmlError | None = None
     try:
         cli.run(tokens, partial(connect, guard), guard)
@@ -73,11 +73,11 @@ def run(tokens: list[str], guard: Guard) -> int:
     except Exception as error:
         if guard.connected or not is_out_of_memory(error):
             raise
-        guard.end_begins(EXIT_USER)
+        guard.begin_exit(EXIT_USER)
         say(f"hpcml: {out_of_memory(guard.rank, 'while starting', error)}", sys.stderr)
         return EXIT_USER
     code = 0 if failure is None else failure.exit_code
-    guard.end_begins(code)
+    guard.begin_exit(code)
     if guard.rank == 0:
         if failure is not None:
             say(f"hpcml: {failure}", sys.stderr)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import hpcml
-from hpcml.commands.operation import PythonParameter, parameters_of
+from hpcml.commands.operation import PythonParameter, list_parameters
 from hpcml.methods.registry import METHODS
 
 STUB = Path(hpcml.__file__).with_suffix(".pyi")
@@ -33,7 +33,7 @@ def define(name: str, parameters: Iterable[PythonParameter], result: str, text: 
     """Return the definition of a function, with a line for each parameter."""
     lines = [f"def {name}("]
     for each in parameters:
-        if each.place == inspect.Parameter.KEYWORD_ONLY and "    *," not in lines:
+        if each.kind == inspect.Parameter.KEYWORD_ONLY and "    *," not in lines:
             lines.append("    *,")
         default = "" if each.default is inspect.Parameter.empty else f" = {format_default(each.default)}"
         lines.append(f"    {each.name}: {' | '.join(each.types)}{default},")
@@ -51,7 +51,7 @@ def definitions(name: str, kind: Any) -> Iterator[str]:
     result, text = kind.execute.__annotations__["return"], inspect.getdoc(kind) or ""
     alike: dict[tuple[Any, ...], list[str]] = {}
     for family in kind.families():
-        parameters = [each._replace(help="", families=()) for each in parameters_of(kind, family)]
+        parameters = [each._replace(help="", families=()) for each in list_parameters(kind, family)]
         returned = working_function(kind, family).__annotations__["return"]
         alike.setdefault((returned, *parameters), []).append(family)
     for (returned, first, *others), families in alike.items():
@@ -59,10 +59,10 @@ def definitions(name: str, kind: Any) -> Iterator[str]:
         yield define(name, [chosen, *others], returned, " ".join(f"{kind.families()[family]}." for family in families))
     for option, returned in kind.results.items():
         deciding = kind.results.keys() - ({"comm"} if option not in ("comm", "") else set())  # comm decides what the others leave
-        options = [restrict(each, each.name == option) if each.name in deciding else each for each in parameters_of(kind)]
+        options = [restrict(each, each.name == option) if each.name in deciding else each for each in list_parameters(kind)]
         yield define(name, [each for each in options if each.types], returned, text)
     if not alike and not kind.results:
-        yield define(name, parameters_of(kind), result, text)
+        yield define(name, list_parameters(kind), result, text)
 
 
 def restrict(option: PythonParameter, is_given: bool) -> PythonParameter:

@@ -1,4 +1,1 @@
-"""`hpcml check`: tests of the machine, the launcher and the file system; and digests of what every method computes.
-
-Begin with `check`, then `bits`.
-"""
+"""`hpcml check`: checks of launcher, machine and file system (`check`), and digests of the results of all methods (`bits`)."""

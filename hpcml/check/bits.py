@@ -1,13 +1,13 @@
-"""Digests of what every method makes of tiny data: to hold one machine against another.
+"""Digests of the results of all methods on small data, to compare processors and versions.
 
-Rows are made by whole numbers alone and written as text, so that no library function has a part in them. All methods train, and
-their models score, are judged and get thresholds and probabilities. What comes out must be the same on every processor. `bits.json`
-has the digests that ship; `hpcml check --bits --json` renews them.
+The rows are generated with integer arithmetic and written as text, so they do not depend on library functions. All methods train;
+their models score rows, are evaluated, and get thresholds and probabilities. The results must be the same on every processor.
+`bits.json` has the shipped digests; `hpcml check --bits --json` computes new ones.
 
-The digest of an HDF5 file says what it holds: it is equal for files of the same content, however made. It is the
-SHA-256 of names, types, shapes and values of all datasets and attributes in sorted order, not of the file's bytes.
-Left out are NOT_CONTENT, the version of skops in a classifier that it saved, and a model's group `input`, which repeats
-the training dataset. No other attribute holds a time, a version or a path.
+The digest of an HDF5 file is the SHA-256 of names, types, shapes and values of all datasets and attributes in sorted order, not of
+the bytes of the file: files with the same content have the same digest. It excludes the attributes NOT_CONTENT, the version of
+skops in a saved classifier, and the group `input` of a model, which repeats the training dataset. No other attribute holds a time,
+a version or a path.
 """
 
 from __future__ import annotations
@@ -37,22 +37,24 @@ from hpcml.methods.registry import METHODS, train
 from hpcml.model.linear import Model
 from hpcml.model.open import share_model
 from hpcml.model.raw_input import GROUP as RAW_INPUT
+from hpcml.options import flag_of
 from hpcml.prediction.predict import predict, write_scores
 from hpcml.run.session import Session, Target, opened_both
 from hpcml.tuning.options import TuneOptions
 from hpcml.tuning.tune import tune
 
-NOT_CONTENT = frozenset({"hpcml-version", MADE_BY, MADE_ON, "model"})  # versions, processor and libraries; a path
-Digests = dict[str, dict[str, str]]  # by training, by what was made
+NOT_CONTENT = frozenset({"hpcml-version", MADE_BY, MADE_ON, "model"})  # versions, processor, libraries, path of the model
+Digests = dict[str, dict[str, str]]  # training -> result -> digest
 SHIPPED = Path(__file__).with_name("bits.json")
-ROWS = 720  # at 240, another exp in `elastic-net` went unseen; at 1500, another one in `psbml`
-SPLIT = "test"  # of the rows that are scored and judged
+# With 240 rows, another exp in `elastic-net` changed no digest; with 1500, neither did another one in `psbml`.
+ROWS = 720
+SPLIT = "test"  # split to score and to evaluate
 TEXTS, NUMBERS = "texts", "numbers"  # documents with label sets; numbers of two classes
 LOSSES = tuple((name, {"loss": loss}) for name, method in METHODS.items() for loss in method.losses)
 ONLINE = tuple((name, more) for name, method in METHODS.items() if "streams" in method.supports for more in ({}, {"voted": True}))
 OF_CLASSES = tuple(name for name, method in METHODS.items() if "label_sets" not in method.supports)
 BASES = ("kernel-nb", "gaussian-nb", "tree", "stump", "linear-svm")
-# All trainings: a method and its options. Few steps: rounding shows as well after three as after a thousand.
+# All trainings: a method and its options. Few steps: rounding differs after three steps as well as after a thousand.
 TRAININGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     *((name, more | ({"max_steps": 50} if name == "pegasos" else {})) for name, more in LOSSES),
     *((name, {}) for name, method in METHODS.items() if not (method.losses or "streams" in method.supports or name in OF_CLASSES)),
@@ -61,33 +63,33 @@ TRAININGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("adaboost", {"rounds": 3}),
 )
 TUNED: tuple[tuple[str, Mapping[str, Any]], ...] = (("dual", {"loss": "logistic"}), ("elastic-net", {}))
-# By how the name begins: the packages whose code the numbers come from, so that other versions of them may give others; and those
-# without which it cannot be trained.
-OTHERS = dict.fromkeys(("liblinear", "adaboost", "staged-svm", "psbml --base linear-svm"), "sklearn") | {"svmperf": "daqp"}
+# Prefix of a training -> package that computes its results, which depend on the version of the package.
+EXTERNAL = dict.fromkeys(("liblinear", "adaboost", "staged-svm", "psbml --base linear-svm"), "sklearn") | {"svmperf": "daqp"}
+# Prefix of a training -> package without which it is skipped.
 NEEDED = {"svmperf": "daqp", "psbml --base linear-svm": "skops"}
 
 
-def digest(path: Path | str) -> str:
-    """The SHA-256 of what an HDF5 file holds. Raises what h5py raises."""
-    found: dict[str, bytes] = {}
+def compute_digest(path: Path | str) -> str:
+    """Return the SHA-256 of the content of an HDF5 file. Raises OSError."""
+    parts: dict[str, bytes] = {}
 
-    def look(name: str, node: h5py.Group | h5py.Dataset) -> None:
+    def add(name: str, node: h5py.Group | h5py.Dataset) -> None:
         if name.split("/")[1] == RAW_INPUT:
             return
-        found[name] = _content(name, node[()]) if isinstance(node, h5py.Dataset) else b"group"
-        found.update({f"{name}@{key}": _content(f"{name}@{key}", node.attrs[key]) for key in node.attrs if key not in NOT_CONTENT})
+        parts[name] = _encode(name, node[()]) if isinstance(node, h5py.Dataset) else b"group"
+        parts.update({f"{name}@{key}": _encode(f"{name}@{key}", node.attrs[key]) for key in node.attrs if key not in NOT_CONTENT})
 
     with h5py.File(path) as file:
-        look("/", file)
-        file.visititems(lambda name, node: look(f"/{name}", node))
-    parts = (f"{name} {hashlib.sha256(part).hexdigest()}\n" for name, part in sorted(found.items()))
-    return hashlib.sha256("".join(parts).encode()).hexdigest()
+        add("/", file)
+        file.visititems(lambda name, node: add(f"/{name}", node))
+    lines = (f"{name} {hashlib.sha256(part).hexdigest()}\n" for name, part in sorted(parts.items()))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def _content(name: str, value: object) -> bytes:
-    """Type, shape and values of a dataset or attribute."""
+def _encode(name: str, value: object) -> bytes:
+    """Return type, shape and values of a dataset or attribute."""
     array = np.asarray(value)
-    if name == "/classifier":  # what skops saved, without its version
+    if name == "/classifier":  # a skops file; exclude its version
         with zipfile.ZipFile(io.BytesIO(array.tobytes())) as archive:
             parts = {name: archive.read(name) for name in sorted(archive.namelist())}
         description = json.loads(parts["schema.json"])
@@ -100,22 +102,17 @@ def _content(name: str, value: object) -> bytes:
     return f"{array.dtype.str} {array.shape} ".encode() + array.tobytes()
 
 
-def words(options: Mapping[str, Any]) -> list[str]:
-    """Options as a command line has them."""
-    found: list[str] = []
+def name_training(method: str, options: Mapping[str, Any]) -> str:
+    """Return the name of a training: its command line."""
+    words = [method]
     for name, value in options.items():
         values = value if isinstance(value, tuple) else (value,)
-        found += [f"--{name.replace('_', '-')}", *(str(each) for each in values if each is not True)]
-    return found
+        words += [f"--{flag_of(name)}", *(str(each) for each in values if each is not True)]
+    return " ".join(words)
 
 
-def title(method: str, options: Mapping[str, Any]) -> str:
-    """A training's name: its command line."""
-    return " ".join([method, *words(options)])
-
-
-def _numbers(seed: int) -> Iterator[int]:
-    """Whole numbers below 2^16, the same everywhere (Knuth's linear congruential generator)."""
+def _generate_numbers(seed: int) -> Iterator[int]:
+    """Yield integers below 2^16 (Knuth's linear congruential generator)."""
     state = seed
     while True:
         state = (6364136223846793005 * state + 1442695040888963407) % 2**64
@@ -123,8 +120,8 @@ def _numbers(seed: int) -> Iterator[int]:
 
 
 def write_sources(folder: Path) -> None:
-    """Write `texts.jsonl` (documents of up to three labels) and `numbers.svm` (of two classes)."""
-    draw, splits = _numbers(1), ("train", "train", SPLIT)
+    """Write `texts.jsonl` (documents with up to three labels) and `numbers.svm` (two classes)."""
+    draw, splits = _generate_numbers(1), ("train", "train", SPLIT)
     with (folder / f"{TEXTS}.jsonl").open("w", encoding="utf-8") as out:
         for row in range(ROWS):
             labels = [label for label in range(3) if next(draw) % 5 < 2]
@@ -139,23 +136,21 @@ def write_sources(folder: Path) -> None:
             out.write(f"{'+1' if positive else '-1'} {' '.join(f'{j + 1}:{value / 8}' for j, value in enumerate(x))}\n")
 
 
-def digests(comm: mpi.Comm, folder: Path, methods: Collection[str] = ()) -> Digests:
-    """Collective over `comm`. What these methods (none: all) make, by training; on rank 0.
+def compute_digests(comm: mpi.Comm, folder: Path, methods: Collection[str] = ()) -> Digests:
+    """Train these methods (default: all) in the empty `folder` and return rank 0's digests. Collective over `comm`.
 
-    It works in the empty `folder`. A training whose package is not installed is left out.
+    A training is skipped if its package is not installed.
     """
     session = Session(comm, Log(1))
-    with mpi.agreed(comm, f"writing {folder}"):
-        if comm.rank == 0:
-            write_sources(folder)
+    mpi.run_on_root(comm, f"writing {folder}", lambda: write_sources(folder))
     sources = {TEXTS: ("jsonl", "jsonl", ConvertOptions(min_df=2)), NUMBERS: ("svmlight", "svm", ConvertOptions(test_share=0.3))}
-    found: Digests = {}
+    digests: Digests = {}
     for name, (kind, ending, options) in sources.items():
         convert(comm, kind, [folder / f"{name}.{ending}"], folder / f"{name}.h5", options, False, session.log)
-        found[f"convert {kind}"] = _on_root(comm, {"dataset": folder / f"{name}.h5"})
+        digests[f"convert {kind}"] = _digest_on_root(comm, {"dataset": folder / f"{name}.h5"})
     for number, (command, method, more) in enumerate([("", *each) for each in TRAININGS] + [("tune ", *each) for each in TUNED]):
-        name = command + title(method, more)
-        package = package_of(name, NEEDED)
+        name = command + name_training(method, more)
+        package = find_package(name, NEEDED)
         if (methods and method not in methods) or (package is not None and find_spec(package) is None):
             continue
         data, target = folder / f"{NUMBERS if method in OF_CLASSES else TEXTS}.h5", Target(folder / str(number))
@@ -163,26 +158,24 @@ def digests(comm: mpi.Comm, folder: Path, methods: Collection[str] = ()) -> Dige
             model = tune(session, data, target, TuneOptions(method=method, folds=3, lambdas=(0.1, 1.0), **more)).model
         else:
             model = train(method, session, data, target, METHODS[method].options(**more)).model
-        found[name] = _on_root(comm, {"model": model}) | _of_model(session, model, data)
-    return found
+        digests[name] = _digest_on_root(comm, {"model": model}) | _digest_results(session, model, data)
+    return digests
 
 
-def package_of(name: str, packages: Mapping[str, str]) -> str | None:
-    """The package that goes with a training of that name."""
+def find_package(name: str, packages: Mapping[str, str]) -> str | None:
+    """Return the package of the prefix of a training's name."""
     return next((package for prefix, package in packages.items() if name.startswith(prefix)), None)
 
 
-def _of_model(session: Session, model: Path, data: Path) -> dict[str, str]:
-    """Collective over the session. What is made with a model; on rank 0."""
+def _digest_results(session: Session, model: Path, data: Path) -> dict[str, str]:
+    """Score and evaluate with a model, and return rank 0's digests of the results. Collective over the session."""
     comm, log = session.comm, session.log
     files = {name: model.with_name(f"{name}.h5") for name in ("scores", "thresholds", "sigmoids", "probabilities")}
     files["measures"] = model.with_name("measures.json")
     with opened_both(session, model, data) as (opened, dataset):
         write_scores(comm, opened, dataset, SPLIT, files["scores"], False, log)
-        judged = evaluate(comm, opened, dataset, SPLIT, log)
-        with mpi.agreed(comm, f"writing {files['measures']}"):
-            if comm.rank == 0:
-                judged.write_json(files["measures"])
+        evaluation = evaluate(comm, opened, dataset, SPLIT, log)
+        mpi.run_on_root(comm, f"writing {files['measures']}", lambda: evaluation.write_json(files["measures"]))
         threshold(comm, opened, dataset, SPLIT, ThresholdSearch("label"), files["thresholds"], log=log)
         if isinstance(opened, Model):
             calibrate(comm, opened, dataset, SPLIT, files["sigmoids"], log=log)
@@ -190,34 +183,34 @@ def _of_model(session: Session, model: Path, data: Path) -> dict[str, str]:
             predict(comm, calibrated, dataset, SPLIT, files["probabilities"], False, log, top=calibrated.n_labels)
         else:
             del files["sigmoids"], files["probabilities"]
-    return _on_root(comm, files)
+    return _digest_on_root(comm, files)
 
 
-def _on_root(comm: mpi.Comm, files: Mapping[str, Path]) -> dict[str, str]:
-    """The digests of files, of measures without the names of model and data, cut to 64 bits; on rank 0."""
-    found = {}
+def _digest_on_root(comm: mpi.Comm, files: Mapping[str, Path]) -> dict[str, str]:
+    """Return the first 64 bits of the digests of files, of measures without the paths of model and data; {} on other ranks."""
+    digests = {}
     for name, path in files.items() if comm.rank == 0 else ():
         if path.suffix == ".h5":
-            found[name] = digest(path)[:16]
+            digests[name] = compute_digest(path)[:16]
         else:
             content = {**json.loads(path.read_text(encoding="utf-8")), "model": "", "data": ""}
-            found[name] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-    return found
+            digests[name] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return digests
 
 
-def shipped() -> Digests:
-    """The digests that came with this version."""
+def read_shipped() -> Digests:
+    """Return the digests of this version."""
     return json.loads(SHIPPED.read_text(encoding="utf-8"))["digests"]
 
 
-def write(path: Path, found: Digests) -> None:
-    """Write digests and by what they were computed. Local; raises DataError."""
-    write_whole(path, (json.dumps({"made-on": computed_by(), "digests": found}, indent=1) + "\n").encode())
+def write_digests(path: Path, digests: Digests) -> None:
+    """Write digests, and the processor and the libraries that computed them. Raises DataError."""
+    write_whole(path, (json.dumps({"made-on": computed_by(), "digests": digests}, indent=1) + "\n").encode())
 
 
-def difference(found: Mapping[str, str], expected: Mapping[str, str] | None) -> str:
-    """In words: what of a training is not as expected; "" if all is the same."""
+def describe_difference(digests: Mapping[str, str], expected: Mapping[str, str] | None) -> str:
+    """Return the names of the results that differ, in words; "" if none differs."""
     if expected is None:
         return "is new"
-    differing = [what for what in found if found[what] != expected.get(what)]
+    differing = [name for name in digests if digests[name] != expected.get(name)]
     return f"differs: {', '.join(differing)}" if differing else ""

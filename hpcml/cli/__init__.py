@@ -1,5 +1,5 @@
-"""The program `hpcml`: it parses the command line of a class in `hpcml.commands`.
+"""The program `hpcml`: it parses the command line and runs a class of `hpcml.commands`.
 
-`app` finds the command, `config_files` reads `--config`, `guard` stands around everything: a signal
-or an error ends the program with one sentence and an exit code. Begin with `app`, then `guard`.
+`app` finds the command, `config_files` reads `--config`, and `guard` ends the process after a signal, with one sentence and an exit
+code. Start with `app`, then `guard`.
 """

@@ -1,4 +1,4 @@
-"""The text of `hpcml --version`, and the completion of commands in shells."""
+"""The text of `hpcml --version`, and the installation of shell completion."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 INSTALL = "--install-completion"
 
 
-def versions() -> str:
-    """The versions of this, Python, the MPI library (which is not started) and the file formats."""
-    os.environ["MPI4PY_RC_INITIALIZE"] = "0"  # under mpirun only rank 0 comes here
+def format_versions() -> str:
+    """Return the versions of hpcml, Python, the MPI library and the file formats. Does not start MPI."""
+    os.environ["MPI4PY_RC_INITIALIZE"] = "0"  # under mpirun only rank 0 prints this
     from hpcml.files.hdf5 import VERSIONS
     from hpcml.mpi import library
     from hpcml.version import version
@@ -33,15 +33,14 @@ def add_completion(app: App) -> None:
     """Add the command `--install-completion`."""
 
     def install(*, shell: Literal["bash", "fish", "zsh"] | None = None, output: Annotated[Path | None, OUTPUT] = None) -> None:
-        """Let the shell complete commands at the tab key.
+        """Install tab completion for the shell.
 
         Parameters
         ----------
         shell:
-            Whose. Default: the one that runs.
+            Shell to configure. Default: the current one.
         output:
-            Write the script to this file only. Default: where the shell looks, with a line in
-            ~/.bashrc or ~/.zshrc to load it.
+            File for the script. Default: the folder of the shell, with a line in ~/.bashrc or ~/.zshrc that loads it.
         """
         from cyclopts.completion.detect import ShellDetectionError
 
@@ -50,14 +49,14 @@ def add_completion(app: App) -> None:
             sizes = {file: file.stat().st_size if file.is_file() else 0 for file in startup}
             path = app.install_completion(shell=shell, output=output, add_to_startup=output is None)
         except ShellDetectionError:
-            raise ConfigError(f"{INSTALL}: cannot tell which shell this is; name it: --shell bash, fish or zsh") from None
+            raise ConfigError(f"{INSTALL}: unknown shell; name it with --shell bash, fish or zsh") from None
         except RuntimeError:
-            raise ConfigError(f"{INSTALL}: no home folder is known; set HOME, or name a file with --output") from None
+            raise ConfigError(f"{INSTALL}: unknown home folder; set HOME, or name a file with --output") from None
         except OSError as error:
             reason, hint = reason_and_hint(error)
             raise ConfigError(f"{INSTALL}: cannot write {error.filename or output}: {reason}{hint}") from None
         grown = [file for file, n in sizes.items() if file.is_file() and file.stat().st_size != n]
-        changed = [f"{file}: a line added that loads it" for file in grown]
-        say("; ".join([f"{path}: written", *changed, "it takes effect in the next shell that you start"]), sys.stdout)
+        changed = [f"{file}: added a line that loads it" for file in grown]
+        say("; ".join([f"{path}: written", *changed, "start a new shell to use it"]), sys.stdout)
 
     app.command(install, name=INSTALL, show=True)

@@ -1,4 +1,4 @@
-"""The program `hpcml`: its commands, of which only the one that is asked for is imported."""
+"""The program `hpcml`. Only the module of the command on the command line is imported."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import cyclopts
 from cyclopts import App
 
 from hpcml.cli import about
-from hpcml.cli.config_files import check_text, config_files, shortened
-from hpcml.cli.families import ABOUT, COMMANDS, arrange, explain, family_app
-from hpcml.commands.operation import Operation, TrainingOperation, command_of, help_text
+from hpcml.cli.config_files import check_text, read_config_files, shorten
+from hpcml.cli.families import ABOUT, COMMANDS, arrange, explain_foreign_option, import_operation, make_family_app
+from hpcml.commands.operation import Operation, TrainingOperation, format_help, make_command
 from hpcml.errors import ConfigError, OptionError, flag_of, nearest_name
 from hpcml.log import Log, say
 from hpcml.signals import StopSignals
@@ -25,33 +24,26 @@ if TYPE_CHECKING:
     from hpcml.cli.guard import Guard
 
 QUIET, VERBOSE = "--quiet", "--verbose"
-HELP = f"""Train very many linear and boosted classifiers, on large sparse data, with MPI.
+HELP = f"""Train many linear and boosted classifiers on large sparse data, with MPI.
 
-{QUIET} prints only results, warnings and errors; {VERBOSE} also internals."""
+{QUIET}: print only results, warnings and errors. {VERBOSE}: print details."""
 NAMES = [name for names in COMMANDS.values() for name in names if not name.startswith("-")]
 
 
-def operation_named(name: str) -> type[Operation[Any]]:
-    """Return the class of a command: the one of its module in `hpcml.commands`."""
-    module = import_module(f"hpcml.commands.{name}")
-    (kind,) = (each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__)
-    return kind
-
-
 def build(*tokens: str) -> App:
-    """Return the program with the command of this command line; without one with all commands.
+    """Return the program with the command of this command line, or with all commands if there are no tokens.
 
-    For another word, the commands are only listed: they have their help and no options. Raises ConfigError as `family_app`.
+    For an unknown command, all commands are listed with their help and without options. Raises ConfigError.
     """
     name = next(iter(tokens), None)
-    app = App(name="hpcml", version=about.versions, version_format="plaintext", help=HELP)
+    app = App(name="hpcml", version=about.format_versions, version_format="plaintext", help=HELP)
     for each in [name] if name in NAMES else NAMES:
         is_listed = name not in (None, each)
         if each in ABOUT:
-            app.command(App(name=each, help=ABOUT[each]) if is_listed else family_app([each, *tokens[1:]]))
+            app.command(App(name=each, help=ABOUT[each]) if is_listed else make_family_app([each, *tokens[1:]]))
         else:
-            kind = operation_named(each)
-            app.command((lambda: None) if is_listed else command_of(kind), name=each, help=help_text(kind))
+            kind = import_operation(each)
+            app.command((lambda: None) if is_listed else make_command(kind), name=each, help=format_help(kind))
     if name not in NAMES:
         about.add_completion(app)
         arrange(app, COMMANDS)
@@ -59,9 +51,9 @@ def build(*tokens: str) -> App:
 
 
 def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None = None) -> None:
-    """Parse the command line, start MPI with `connect`, run the command; `guard` learns of a run.
+    """Parse the command line, start MPI with `connect`, and run the command; `guard` gets the run folder.
 
-    Raises ConfigError for a command line that makes no sense.
+    Raises ConfigError for an invalid command line, before MPI starts.
     """
     quiet, verbose = QUIET in tokens, VERBOSE in tokens
     operation = parse(tokens)
@@ -82,7 +74,7 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     session = Session(comm, Log(comm.rank, quiet, verbose=verbose), StopSignals() if guard is None else guard.signals)
     result = operation.execute(session)
     text = operation.format_result(result)
-    if isinstance(operation, TrainingOperation):  # the log file of the run has it, too
+    if isinstance(operation, TrainingOperation):  # also written to the log file of the run
         session.log(text, has_lines=True)
     elif text and comm.rank == 0:
         say(text, sys.stdout)
@@ -90,18 +82,18 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
 
 
 def parse(tokens: list[str]) -> Any:
-    """Return the operation of a command line; None if a text, such as help, has been printed. Raises ConfigError."""
+    """Return the operation of a command line, or None if help or the version was printed. Raises ConfigError."""
     for token in tokens:
         check_text(token, "the command line")
-    if tokens[:1] != ["job"]:  # whose command may have it
+    if tokens[:1] != ["job"]:  # these flags may belong to the command of the job
         tokens = [token for token in tokens if token not in (QUIET, VERBOSE)]
     name = next(iter(tokens), "")
-    if name in ("train", "predict"):  # standard input or output: as a Path it is "-" again
+    if name in ("train", "predict"):  # cyclopts takes a lone - for a flag; Path("./-") is Path("-")
         pairs = zip(["", *tokens], tokens, strict=False)
         tokens = ["./-" if token == "-" and not before.startswith("--") else token for before, token in pairs]
     configurations: list[cyclopts.config.Dict] = []
     if name == "train" and any(token.partition("=")[0] == "--config" for token in tokens):
-        tokens, configurations = config_files(tokens)
+        tokens, configurations = read_config_files(tokens)
     app = build() if name == about.INSTALL else build(*tokens) if tokens else build("")
     if configurations:
         app[name].config = configurations
@@ -109,27 +101,27 @@ def parse(tokens: list[str]) -> Any:
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
         if name in ("train", "plan"):
-            explain(tokens)
-        text = shortened(str(error))
+            explain_foreign_option(tokens)
+        text, command_line = shorten(str(error)), " ".join(("hpcml", *(error.command_chain or ())))
         if isinstance(error, cyclopts.MissingArgumentError) and error.argument is not None and "?" not in text:
-            option, of = error.keyword or error.argument.name, " ".join(("hpcml", *(error.command_chain or ())))
-            raise ConfigError(f"{option}: no value, but one is required; `{of} --help` describes it") from None
+            option = error.keyword or error.argument.name
+            raise ConfigError(f"{option}: missing, but required; `{command_line} --help` describes it") from None
         if isinstance(error, cyclopts.UnknownOptionError) and "?" not in text:
             if name == "predict" and {"--labels", "--probabilities"} & set(tokens):
-                text += " predict writes labels above their thresholds with probabilities by default; see --all-scores and --top."
-            text += f" `{' '.join(('hpcml', *(error.command_chain or ())))} --help` lists the options."
+                text += " predict writes labels above their thresholds by default; see --all-scores and --top."
+            text += f" `{command_line} --help` lists the options."
         raise ConfigError(text) from None
     except OverflowError:
         raise ConfigError("a number on the command line is too large; expected one below 2**63") from None
     operation = command(*bound.args, **bound.kwargs)
-    return with_command(operation) if name == "job" and operation is not None else operation
+    return _add_command(operation) if name == "job" and operation is not None else operation
 
 
-def with_command(job: Any) -> Any:
-    """Return a job with the operation of its command, if it has one. Raises ConfigError as `parse`."""
+def _add_command(job: Any) -> Any:
+    """Return a job with the operation of its command. Raises ConfigError as `parse`."""
     try:
         return replace(job, operation=parse(list(job.command))) if job.command else job
     except ConfigError as error:
-        found = re.match(r"Unknown option: (--[\w-]+)\.(?: Did you mean (--[\w-]+)\?)?", str(error))
-        near = nearest_name(found[1], [found[2] or "", *(f"--{flag_of(each.name)}" for each in fields(job))]) if found else None
-        raise error if near is None else ConfigError(f"Unknown option: {found[1]}. Did you mean {near}?") from None
+        match = re.match(r"Unknown option: (--[\w-]+)\.(?: Did you mean (--[\w-]+)\?)?", str(error))
+        near = nearest_name(match[1], [match[2] or "", *(f"--{flag_of(each.name)}" for each in fields(job))]) if match else None
+        raise error if near is None else ConfigError(f"Unknown option: {match[1]}. Did you mean {near}?") from None

@@ -1,19 +1,19 @@
-"""The list of commands in the help, and those that have a command for each method or source: `train`, `plan`, `convert`.
+"""The commands in `hpcml --help`, and the commands `train`, `plan` and `convert`, which have one per method or source.
 
-A new command of `hpcml` gets its place in COMMANDS: a test tells of one that has none. A method of
-`hpcml train` says its group in its entry in `hpcml.methods.registry`.
+COMMANDS groups all commands; a test checks that none is missing. The entry of a method in `hpcml.methods.registry` has its group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from cyclopts import App, Group
 
-from hpcml.commands.operation import command_of
+from hpcml.commands.operation import make_command
 from hpcml.errors import ConfigError, nearest
 from hpcml.options import flag_of
 
@@ -21,27 +21,33 @@ if TYPE_CHECKING:
     from cyclopts.help import HelpPanel
     from rich.console import Console, ConsoleOptions
 
-COMMANDS: dict[str, tuple[str, ...]] = {  # by what a person wants, the most wanted first
-    "Start here": ("convert", "tune", "evaluate", "predict", "report"),
+COMMANDS: dict[str, tuple[str, ...]] = {  # the most frequent uses first
+    "Get started": ("convert", "tune", "evaluate", "predict", "report"),
     "Data": ("info", "split", "select", "duplicates"),
-    "Train": ("train", "retrain"),
-    "Judge and decide": ("threshold", "calibrate", "cv"),
-    "Use": ("serve", "prune"),
-    "Look": ("explain",),
-    "Cluster": ("plan", "job", "check", "merge"),
-    "This program": ("--help", "--version", "--install-completion"),
+    "Training": ("train", "retrain"),
+    "Evaluation and decisions": ("cv", "threshold", "calibrate", "explain"),
+    "Deployment": ("serve", "prune"),
+    "Clusters": ("plan", "job", "check", "merge"),
+    "Program": ("--help", "--version", "--install-completion"),
 }
 ABOUT = {
-    "train": "Train a model of each label, or one of all classes.",
-    "plan": "Say what a training would take, before it is queued.",
-    "convert": "Make a dataset from texts or numbers in any usual format.",
+    "train": "Train a classifier for each label, or one for all classes.",
+    "plan": "Estimate memory, disk space and time of a training run.",
+    "convert": "Convert texts or tables of numbers to a dataset.",
 }
 
 
-def family_app(tokens: list[str]) -> App:
-    """Return the command at the beginning of a command line, with the command of the method or source that comes next.
+def import_operation(name: str) -> Any:
+    """Return the class of a command: the only one that its module in `hpcml.commands` defines."""
+    module = import_module(f"hpcml.commands.{name}")
+    (kind,) = (each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__)
+    return kind
 
-    Without one it has the commands of all. Raises ConfigError if the next word is no method, or source.
+
+def make_family_app(tokens: list[str]) -> App:
+    """Return the command of a command line with the subcommand of its method or source, or with all of them.
+
+    Raises ConfigError if the second word is no method or source.
     """
     name, word = tokens[0], next(iter(tokens[1:2]), "")
     if name == "convert":
@@ -54,65 +60,49 @@ def family_app(tokens: list[str]) -> App:
 
         what = "METHOD"
         groups = {title: [each for each, method in METHODS.items() if method.group == title] for title in GROUPS}
-    every = list(chain.from_iterable(groups.values()))
+    names = list(chain.from_iterable(groups.values()))
     if word.startswith("-") and not {"--help", "-h", "--version"} & set(tokens):
-        about = f"hpcml {name} says what each is for: {', '.join(every)}"
-        raise ConfigError(f"missing {what}: hpcml {name} {what} ...; {about}")
-    if word not in every and word and not word.startswith("-"):
-        raise ConfigError(f"no {what.lower()} {word!r}; {nearest(word, every, f'hpcml {name} --help')}")
+        raise ConfigError(f"missing {what}: hpcml {name} {what} ...; `hpcml {name} --help` describes them: {', '.join(names)}")
+    if word not in names and word and not word.startswith("-"):
+        raise ConfigError(f"no {what.lower()} {word!r}; {nearest(word, names, f'hpcml {name} --help')}")
 
-    app = App(name=name, help=ABOUT[name])
-    for each in [word] if word in every else every:
-        command: Any
-        if name == "convert":
-            from hpcml.commands.convert import Convert
-            from hpcml.conversion.sources import options_class
-
-            command = command_of(Convert, source=each, options=options_class(SOURCES[each].options)())
-            app.command(command, name=each, help=f"{SOURCES[each].about}.")
-        elif name == "train":
-            from hpcml.commands.train import Train
-
-            command = command_of(Train, {"data": METHODS[each].takes}, method=each, options=METHODS[each].options())
-            app.command(command, name=each, help=f"{METHODS[each].title}.\n\nTrains into a run folder.")
-        else:
-            from hpcml.commands.plan import PlanTraining
-            from hpcml.planning.options import PlanOptions
-
-            command = command_of(PlanTraining, method=each, wanted=PlanOptions(), options=METHODS[each].options())
-            about = f"{METHODS[each].title}.\n\nSays what training would take: memory, disk and time, and the command for it."
-            app.command(command, name=each, help=about)
-    if word not in every:
+    app, kind = App(name=name, help=ABOUT[name]), import_operation(name)
+    for each in [word] if word in names else names:
+        member = {what.lower(): each}
+        texts = {"data": METHODS[each].takes} if name == "train" else {}
+        command = make_command(kind, texts, **member, options=kind.options_for(member)[0]())
+        app.command(command, name=each, help=f"{kind.families()[each]}.\n\n{ABOUT[name]}")
+    if word not in names:
         arrange(app, groups)
     return app
 
 
-def explain(tokens: list[str]) -> None:
-    """Raise ConfigError for an option of other methods on a command line of a method."""
+def explain_foreign_option(tokens: list[str]) -> None:
+    """Raise ConfigError for an option that only other methods have."""
     from hpcml.methods.registry import METHODS, method_named, users_of
 
     method = method_named(tokens[1])
     flags = {flag_of(option): option for each in METHODS.values() for option in each.option_names}
     for token in tokens[2:]:
-        given = token.partition("=")[0].removeprefix("--")
-        flag = given if given in flags else given.removeprefix("no-")
+        name = token.partition("=")[0].removeprefix("--")
+        flag = name if name in flags else name.removeprefix("no-")
         if token.startswith("--") and flag in flags and flags[flag] not in method.option_names:
             users = ", ".join(users_of(flags[flag]))
-            raise ConfigError(f"--{given} has no effect on {method.name}, it is for {users}; remove it")
+            raise ConfigError(f"--{name} has no effect on {method.name}, only on {users}; remove it")
 
 
 def arrange(app: App, groups: Mapping[str, Iterable[str]]) -> None:
-    """Put commands of `app` into groups, in this order; those that it lacks are passed over."""
-    as_list = partial(print_list, min(13, max(map(len, app))))
-    for place, (title, names) in enumerate(groups.items()):
-        group = Group(title, sort_key=place, help_formatter=as_list)
+    """Group the commands of `app`, in this order. Names that it lacks are skipped."""
+    formatter = partial(print_group, min(13, max(map(len, app))))
+    for position, (title, names) in enumerate(groups.items()):
+        group = Group(title, sort_key=position, help_formatter=formatter)
         for order, name in enumerate(names):
             if name in app:
                 app[name].group, app[name].sort_key = group, order
 
 
-def print_list(width: int, console: Console, _: ConsoleOptions, panel: HelpPanel) -> None:
-    """Print a group without a frame, so that all fit a screen; names have `width`, or more."""
+def print_group(width: int, console: Console, _: ConsoleOptions, panel: HelpPanel) -> None:
+    """Print a group without a frame, so that all groups fit a screen; `width`: minimum width of the names."""
     from rich.table import Table
     from rich.text import Text
 

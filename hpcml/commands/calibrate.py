@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, function, path_of
+from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, make_function
 from hpcml.options import Flag
 
 if TYPE_CHECKING:
@@ -14,35 +14,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Calibrate(Operation["CalibrationReport"]):
-    """Make probabilities of a linear model's scores.
+    """Calibrate probabilities of a linear model on held-out rows.
 
-    Fits a sigmoid to the scores of held-out rows for each label (Platt scaling) and stores it in the model; predict then writes
-    probabilities. The sigmoid of a rare label is drawn to that of labels as frequent.
+    Fits a sigmoid to the scores of each label (Platt scaling) and stores it in the model, so that predict writes probabilities.
+    The sigmoid of a rare label is shrunk towards the sigmoid of labels of similar frequency.
 
     Examples
     --------
-    >>> hpcml.calibrate("run", "docs.h5", split="valid")
+    >>> report = hpcml.calibrate("run", "docs.h5", split="valid", output="calibrated.h5")
+    >>> hpcml.load("calibrated.h5").predict_proba(["port 3"]).shape
+    (1, 2)
     """
 
     model: AnyModel
-    """A run folder, or its model.h5."""
+    """Run folder, or model file (model.h5)."""
     data: PathLike
-    """A dataset with the model's features and labels."""
+    """Dataset with the features and labels of the model."""
     _: KW_ONLY
     split: str | None = None
-    """Rows that did not train the model: a split of the file, or all. Default: valid."""
+    """Rows that were not used for training: a split of the dataset, or all. Default: valid."""
     output: Annotated[PathLike | None, OUTPUT] = None
-    """The model to make. Default: put the sigmoids into the model itself."""
+    """Model file to write. Default: store the sigmoids in the given model."""
     force: Flag = False
-    """Replace the output, or the model's sigmoids, if they exist."""
+    """Replace the output, or the sigmoids of the model, if they exist."""
 
     def execute(self, session: Session) -> CalibrationReport:
-        """A text, with slope and offset of each label as `sigmoids`. Collective over the session."""
+        """The report as a text, with slope and offset of each label as `sigmoids`. Collective over the session."""
         from hpcml.evaluation.thresholds import calibrate
         from hpcml.run.session import opened_both
 
         with opened_both(session, self.model, self.data) as (model, dataset):
-            return calibrate(session.comm, model, dataset, self.split, path_of(self.output), self.force, session.log)
+            return calibrate(session.comm, model, dataset, self.split, self.output, self.force, session.log)
 
 
-calibrate = function(Calibrate)
+calibrate = make_function(Calibrate)

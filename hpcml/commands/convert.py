@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session, function, paths_of
+from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session, make_function
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.sources import SOURCES, options_class, source_named
 from hpcml.options import Flag
@@ -18,30 +17,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Convert(Operation["ConvertReport"]):
-    """Make a dataset from texts or numbers in any usual format.
+    """Convert texts or tables of numbers to a dataset.
 
-    Or from the docstrings of installed packages, or by formula. `hpcml.Dataset.from_sparse` and
-    `from_frame` take rows that are in memory.
+    `hpcml.Dataset.from_sparse` and `hpcml.Dataset.from_frame` convert rows in memory.
 
     Examples
     --------
-    >>> hpcml.convert("csv", "docs.csv", "docs.h5", text=["title"], labels=["topic"], test_share=0.2)
+    >>> report = hpcml.convert("csv", "docs.csv", "new-docs.h5", text=["text"], labels=["topic"], test_share=0.2)
+    >>> hpcml.Dataset("new-docs.h5").labels("train").shape
+    (80, 2)
     """
 
     source: str
-    """A source of `hpcml convert`. Texts: jsonl, pubmed, annif, bioasq, folder, docstrings. Texts or numbers: csv, tsv,
-    parquet, arff. Numbers: svmlight, xmc, npz, h5ad, synthetic.
+    """Format of the input. Texts: jsonl, pubmed, annif, bioasq, folder, docstrings. Texts or numbers: csv, tsv, parquet, arff.
+    Numbers: svmlight, xmc, npz, h5ad, synthetic.
     """
     input: Paths
-    """The file to read; several for csv, tsv, parquet, pubmed and annif; for npz also one with the
-    labels; none for docstrings; for synthetic what to make: text (a corpus), checkerboard,
-    circle, gaussians or sine. Text files may be compressed (gz, bz2, xz, zst, zip).
+    """Input file; several for csv, tsv, parquet, pubmed and annif; for npz optionally a second file with the labels; none for
+    docstrings. For synthetic, the kind of rows to generate: text (a corpus), checkerboard, circle, gaussians or sine. Text files
+    may be compressed (gz, bz2, xz, zst, zip).
     """
     output: Annotated[PathLike, OUTPUT]
-    """The HDF5 file to make."""
+    """HDF5 file to write."""
     _: KW_ONLY
     options: ConvertOptions
-    """The options of `hpcml convert SOURCE`, by the flags with `_` for `-`."""
+    """The options of `hpcml convert SOURCE`: the names of the flags with `_` for `-`."""
     force: Flag = False
     """Replace the output if it exists."""
 
@@ -51,16 +51,16 @@ class Convert(Operation["ConvertReport"]):
         return {name: source.about for name, source in SOURCES.items()}
 
     @classmethod
-    def options_for(cls, given: Mapping[str, Any]) -> tuple[type, str]:
+    def options_for(cls, values: Mapping[str, Any]) -> tuple[type, str]:
         """Return the class of the options of the source, and the command that lists them. Raises ConfigError."""
-        return options_class(source_named(given["source"]).options), f"convert {given['source']}"
+        return options_class(source_named(values["source"]).options), f"convert {values['source']}"
 
     def execute(self, session: Session) -> ConvertReport:
-        """A text. Collective over the session."""
+        """The report as a text. Collective over the session."""
         from hpcml.conversion.convert import convert
 
-        inputs, options = paths_of(self.input or ()), ConvertOptions(**vars(self.options))
-        return convert(session.comm, self.source, inputs, Path(self.output), options, self.force, session.log)
+        inputs, options = list(self.input or ()), ConvertOptions(**vars(self.options))
+        return convert(session.comm, self.source, inputs, self.output, options, self.force, session.log)
 
 
-convert = function(Convert)
+convert = make_function(Convert)

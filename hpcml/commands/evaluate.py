@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from hpcml.commands.operation import HIDDEN, AnyModel, Integers, Operation, PathLike, Session, check_files, function, path_of
+from hpcml.commands.operation import HIDDEN, AnyModel, Integers, Operation, PathLike, Session, check_outputs, make_function
 from hpcml.log import joined
 from hpcml.options import Flag, NotWith, Only, Range
 
@@ -16,48 +16,47 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
-    """Judge a model on rows: average precision, AUC, F1 and others.
+    """Evaluate a model: average precision, ROC AUC, F1 and others.
 
-    Average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best labels: each measure per label,
-    as its mean over the labels (macro), and of all pairs of a row and a label in one ranking (micro). Average precision and
-    break-even are averaged over ties. The precision of a row's 1, 3 and 5 best labels is the mean over rows; so are their nDCG and
-    propensity-scored precision, and F1 of a row's labels, over all labels and over the most frequent ones.
+    Average precision, break-even point, ROC AUC, F1 and the number of misclassified rows are computed for each label, as their
+    mean over labels (macro), and over all row-label pairs in one ranking (micro). Average precision and break-even point are
+    averaged over the orders of tied scores. Precision, nDCG and propensity-scored precision of the 1, 3 and 5 best labels are
+    means over rows, and so is the F1 of each row's labels.
 
     Examples
     --------
     >>> hpcml.evaluate("run", "docs.h5").macro("average_precision")
+    1.0
     """
 
     model: AnyModel
-    """A run folder, or its model.h5."""
+    """Run folder, or model file (model.h5)."""
     data: PathLike
-    """A dataset with the model's features and labels."""
+    """Dataset with the features and labels of the model."""
     _: KW_ONLY
     split: str | None = None
-    """Rows to judge on: a split of the file, or all. Default: test if the file has it."""
+    """Rows to evaluate on: a split of the dataset, or all. Default: test if the dataset has it, else all."""
     labels: Annotated[Integers | None, HIDDEN] = None
-    """Numbers of the labels in the model that are judged. Default: all; labels of the rows that the
-    model does not know then count as missed.
-    """
+    """Indices of the model's labels to evaluate. Default: all; labels that the model does not know then count as missed."""
     threshold: float | None = None
-    """Judge the labels above this threshold, the same for all. Default: the model's thresholds, or else 0."""
+    """Threshold for all labels. Default: the thresholds of the model, or 0 if it has none."""
     csv: Annotated[PathLike | None, NotWith("measures")] = None
-    """Write the measures of every label to this file."""
+    """CSV file for the measures of each label. Default: none."""
     json: PathLike | None = None
-    """Write everything to this file."""
+    """JSON file for all results. Default: none."""
     best: Annotated[int, Range(1), NotWith("measures")] = 5
-    """Number of the best and worst labels to show; of many, none with fewer than 3 positive rows."""
+    """Number of best and of worst labels to print. Among many labels, those with fewer than 3 positive rows are not listed."""
     measures: Literal["bioasq"] | None = None
-    """bioasq: only the measures of BioASQ's task a (micro, macro and example-based F, accuracy), of the labels above thresholds."""
+    """bioasq: only the measures of BioASQ task a: micro, macro and example-based F1, and accuracy, at the thresholds."""
     descriptors: Annotated[PathLike | None, Only("measures")] = None
-    """With --measures bioasq: NLM's file of MeSH descriptors (or a table with tree numbers); then LCA-F, too."""
+    """NLM's file of MeSH descriptors, or a table with tree numbers, to add the hierarchical measure LCA-F. Default: none."""
     force: Annotated[Flag, Only("csv", "json")] = False
     """Replace the CSV or JSON file if it exists."""
 
     results: ClassVar = {"measures": "BioasqEvaluation", "": "Evaluation"}
 
     def execute(self, session: Session) -> Evaluation | BioasqEvaluation:
-        """Measures, the same on all ranks; with `measures`, those of BioASQ. Collective over the session."""
+        """The measures, the same on all ranks; with `measures` those of BioASQ. Collective over the session."""
         from hpcml.evaluation.bioasq import evaluate_bioasq
         from hpcml.evaluation.evaluate import evaluate
         from hpcml.evaluation.hints import hint_at_low_recall
@@ -66,10 +65,10 @@ class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
 
         comm, log = session.comm, session.log
         with opened_both(session, self.model, self.data, self.threshold) as (model, dataset):
-            check_files(session, self.force, [self.model, self.data], csv=self.csv, json=self.json)
+            check_outputs(session, self.force, [self.model, self.data], csv=self.csv, json=self.json)
             split = split_to_judge(comm, dataset, self.split, log)
             if self.measures is not None:
-                return evaluate_bioasq(comm, model, dataset, split, path_of(self.descriptors), log)
+                return evaluate_bioasq(comm, model, dataset, split, self.descriptors, log)
             result = evaluate(comm, model, dataset, split, log, None if self.labels is None else list(self.labels))
             hint_at_low_recall(log, result, model, dataset)
             return result
@@ -79,4 +78,4 @@ class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
         return str(result) if self.measures is not None else joined(result.describe(self.best))  # type: ignore[call-arg]
 
 
-evaluate = function(Evaluate)
+evaluate = make_function(Evaluate)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias, Union
 
-from hpcml.commands.operation import HIDDEN, AnyModel, Operation, PathLike, Session, Strings, check_files, function, path_of
+from hpcml.commands.operation import HIDDEN, AnyModel, Operation, PathLike, Session, Strings, check_outputs, make_function
 from hpcml.errors import OptionError
 from hpcml.options import Flag, NotWith, Only, Range, Several
 
@@ -20,46 +20,45 @@ Answer: TypeAlias = Union["Explanation", "WhyRows", "MostWrong", "Learnability",
 
 @dataclass(frozen=True)
 class Explain(Operation[Answer]):
-    """Show the features that matter for labels and for predictions.
+    """Show important features of labels and of predictions.
 
-    Prints the features of a linear model with the largest squared weights, and the share of the others. With --row: why a row got a
-    label. With --wrong: the rows that the model is most wrong about. With --unlearnt: the labels that it ranks no better than
-    chance, and why. These three need the data, and the last two take models of any kind.
+    Prints the features of a linear model with the largest squared weights, and the share of the other features. --row shows the
+    contribution of each feature to the scores of a row, --wrong the worst false positives and false negatives, and --unlearnt the
+    labels that the model ranks no better than chance. These three need DATA; --wrong and --unlearnt take models of any kind.
 
     Examples
     --------
-    >>> print(hpcml.explain("run", label=["sea"], top=20))
+    >>> explanation = hpcml.explain("run", label=["sea"])
+    >>> reasons = hpcml.explain("run", "docs.h5", row=["7"], json="reasons.json")
     """
 
     model: AnyModel
-    """A run folder, or its model.h5."""
+    """Run folder, or model file (model.h5)."""
     data: Annotated[PathLike | None, Only("row", "wrong", "unlearnt")] = None
-    """A dataset with the model's features, for --row, --wrong and --unlearnt."""
+    """Dataset with the features of the model, for --row, --wrong and --unlearnt."""
     _: KW_ONLY
     label: Annotated[Strings, Several, NotWith("unlearnt")] = ()
-    """Labels to explain. Default: the 5 labels of the most training rows (the JSON file has all labels); with --row those of the
-    row, those that it is given, and the best 3; with --wrong all labels together.
+    """Labels to explain. Default: the 5 most frequent ones; with --row the true labels, the predicted labels and the 3 labels
+    with the highest scores; with --wrong all labels together.
     """
     row: Annotated[Strings, Several, NotWith("wrong", "unlearnt")] = ()
-    """Explain the scores of the row with this id, or with this number (from 0) if the data have no ids."""
+    """Ids of rows whose scores to explain, or their indices (from 0) if the dataset has no ids."""
     wrong: Annotated[int | None, Range(1), NotWith("unlearnt")] = None
-    """Number of rows to show that miss a label, and of rows that have one wrongly, those farthest beyond its threshold."""
+    """Number of false negatives, and of false positives, to show: those farthest from the threshold first."""
     unlearnt: Flag = False
-    """Show the labels that are not learnt, and labels of nearly the same rows."""
+    """Show labels that the model ranks no better than chance, and labels with nearly the same rows."""
     split: Annotated[str | None, Only("wrong", "unlearnt")] = None
-    """Rows for --wrong and --unlearnt: a split of the file, or all. Default: test if the file has it."""
+    """Rows for --wrong and --unlearnt: a split of the dataset, or all. Default: test if the dataset has it, else all."""
     top: Annotated[int | None, Range(1), NotWith("wrong", "unlearnt")] = None
-    """Number of features of a label, or of a row, to show. Default: 10."""
+    """Number of features to show for each label or row. Default: 10."""
     titles: Annotated[PathLike | None, Only("wrong")] = None
-    """JSON lines with the titles of the rows for --wrong, as those that the data were made of."""
+    """JSON lines with the titles of the rows for --wrong, such as the file that was converted. Default: print ids only."""
     json: PathLike | None = None
-    """Write the features of the labels, of all if none are named, to this file; or everything that
-    --row, --wrong or --unlearnt has found.
-    """
+    """JSON file for the features of the given labels (or of all), or for the result of --row, --wrong or --unlearnt."""
     force: Annotated[Flag, Only("json")] = False
     """Replace the JSON file if it exists."""
     shown_only: Annotated[bool, HIDDEN] = False
-    """Without names and without `json`, look only at the labels that the text is about."""
+    """Without `label` and `json`, explain only the labels that are printed."""
 
     on_command_line: ClassVar = {"shown_only": True}
     results: ClassVar = {
@@ -68,17 +67,17 @@ class Explain(Operation[Answer]):
     }
 
     def check_options(self, *inputs: str) -> None:
-        """Raise OptionError for options that do not go together."""
+        """Raise OptionError for options that need another one."""
         super().check_options(*inputs)
         for name in ("row", "wrong", "unlearnt"):
             if self.data is None and getattr(self, name) not in ((), None, False):
-                raise OptionError(name, getattr(self, name), "needs the data; give DATA behind the model")
+                raise OptionError(name, getattr(self, name), "needs the dataset; give DATA after the model")
 
     def execute(self, session: Session) -> Answer:
-        """By default an `Explanation` on rank 0 and None elsewhere; all labels are in its `labels`.
+        """By default an `Explanation` on rank 0 and None on other ranks; its `labels` are all labels.
 
-        With `row` a `WhyRows`, with `wrong` a `MostWrong`, with `unlearnt` a `Learnability`, on all
-        ranks. Each is a text, with everything as `as_dict()`. Collective over the session.
+        With `row` a `WhyRows`, with `wrong` a `MostWrong`, with `unlearnt` a `Learnability`, on all ranks. `str` formats each of
+        them, and `as_dict()` returns its content. Collective over the session.
         """
         from hpcml.evaluation.explain import explain, why
         from hpcml.evaluation.seen import split_to_judge
@@ -89,7 +88,7 @@ class Explain(Operation[Answer]):
 
         comm, log, top = session.comm, session.log, self.top or 10
         model = share_model(comm, self.model)
-        check_files(session, self.force, [self.model, self.data, self.titles], json=self.json)
+        check_outputs(session, self.force, [self.model, self.data, self.titles], json=self.json)
         with nullcontext() if self.data is None else opened_dataset(session, self.data) as dataset:
             if self.row:
                 return why(comm, model, dataset, self.row, self.label, top)
@@ -97,8 +96,8 @@ class Explain(Operation[Answer]):
                 return explain(comm, model, self.label, top, self.json is not None or not self.shown_only)
             split = split_to_judge(comm, dataset, self.split, log)
             if self.wrong is not None:
-                return most_wrong(comm, model, dataset, split, self.label, self.wrong, log, path_of(self.titles))
+                return most_wrong(comm, model, dataset, split, self.label, self.wrong, log, self.titles)
             return find_unlearnt(comm, model, dataset, split, log)
 
 
-explain = function(Explain)
+explain = make_function(Explain)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from hpcml.commands.operation import Integers, Operation, PathLike, Session
@@ -13,18 +12,18 @@ from hpcml.options import Range, Several
 
 @dataclass(frozen=True)
 class Info(Operation[str]):
-    """Describe a dataset, a model or a file of predictions.
+    """Describe a dataset, a model, or a file of predictions.
 
-    Of a dataset, also the size of a shard for each number of ranks; every row is checked.
+    For a dataset, also prints the size of a shard for each number of ranks and checks every row.
     """
 
     file: PathLike
-    """A dataset made with `hpcml convert`, a model (the model.h5 of a run, or its folder), or the output of `hpcml predict`."""
+    """Dataset made with `hpcml convert`, model (run folder, or its model.h5), or output of `hpcml predict`."""
     _: KW_ONLY
     ranks: Annotated[Integers, Several, Range(1)] = (1, 2, 4)
     """Numbers of ranks for which to print the size of a shard."""
     check: bool = True
-    """Read and check the whole file."""
+    """Read the whole dataset and check every row."""
 
     def execute(self, session: Session) -> str:
         """Return the description. Collective over the session."""
@@ -33,7 +32,7 @@ class Info(Operation[str]):
         from hpcml.mpi import run_on_root
         from hpcml.prediction.describe import ENDINGS, describe
 
-        comm, file = session.comm, Path(self.file)
+        comm, file = session.comm, self.file
         kind = run_on_root(comm, f"opening {file}", partial(kind_of, file))
         if kind in ("model", "classifier"):
             return format_model(share_model(comm, file))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hpcml.commands.operation import Operation, PathLike, Session, check_files, path_of
+from hpcml.commands.operation import Operation, PathLike, Session, check_outputs
+from hpcml.commands.train import Train
 from hpcml.options import Flag, Only
 from hpcml.planning.options import PlanOptions
 
@@ -15,26 +16,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlanTraining(Operation["Plan"]):
-    """Say what training would take: memory, disk and time, and the command for it."""
+    """Estimate memory, disk space and time of a training run, and print its command."""
 
     data: PathLike | None = None
-    """A dataset made with `hpcml convert`. Without it give --rows, --features and --labels; then the time stays unknown."""
+    """Dataset made with `hpcml convert`. Without it, give --rows, --features and --labels; the time is then not estimated."""
     _: KW_ONLY
     method: str
-    """A method of `hpcml train`."""
-    wanted: PlanOptions
-    """Figures in place of data, and where the training would run."""
+    """Method of `hpcml train`."""
+    setup: PlanOptions
+    """Size of the data, and the machine."""
     options: Any = None
-    """The options of the method."""
+    """Options of the method."""
     json: PathLike | None = None
-    """Write the plan to this file."""
+    """JSON file for the plan. Default: none."""
     force: Annotated[Flag, Only("json")] = False
     """Replace the JSON file if it exists."""
+
+    families, options_for = Train.families, Train.options_for
 
     def execute(self, session: Session) -> Plan:
         """Return the plan. Collective over the session."""
         from hpcml.methods.registry import method_named
         from hpcml.planning.plan import plan
 
-        check_files(session, self.force, [self.data], json=self.json)
-        return plan(session, method_named(self.method), path_of(self.data), self.wanted, self.options)
+        check_outputs(session, self.force, [self.data], json=self.json)
+        return plan(session, method_named(self.method), self.data, self.setup, self.options)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, function
+from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, make_function
 from hpcml.options import Flag, Name, NotWith, Only, Range
 
 DATASET, TEXT, LINES, TABLE = "a dataset", "svmlight text", "lines of text", "a table (csv, tsv, parquet)"
@@ -15,56 +15,56 @@ DATASET, TEXT, LINES, TABLE = "a dataset", "svmlight text", "lines of text", "a 
 
 @dataclass(frozen=True)
 class Predict(Operation[Path]):
-    """Label texts, rows of a table, or a dataset with a model.
+    """Predict the labels of texts, tables or datasets.
 
-    The output is a table with the columns id, label, title (if labels have titles) and probability (or score, if the
-    model has no probabilities). It has a line for each label above the model's thresholds, row by row, best first.
-    Its ending chooses the format: .csv, .tsv, .jsonl, .parquet, .h5, or .json (BioASQ's).
+    The output is a table with the columns id, label, title (if labels have titles) and probability (or score, if the model has no
+    probabilities). It has one line for each label above its threshold, row by row, best label first. The extension of the output
+    sets the format: .csv, .tsv, .jsonl, .parquet, .h5, or .json (BioASQ).
 
     Examples
     --------
-    >>> hpcml.predict("run", "new.jsonl", "labels.csv")
+    >>> path = hpcml.predict("run", "docs.csv", "labels.csv")
+    >>> path.read_text().splitlines()[0]
+    'id,label,probability'
     """
 
     model: AnyModel
-    """A run folder, or its model.h5."""
+    """Run folder, or model file (model.h5)."""
     data: PathLike
-    """Texts or numbers as in training, by the ending .jsonl, .csv, .tsv or .parquet; or a dataset with the model's features; or
-    svmlight text, whose indices are the places of the features, from 1. All but Parquet may be compressed (gz, bz2, xz, zst,
+    """Input in the format of the training data (.jsonl, .csv, .tsv or .parquet), a dataset with the features of the model, or
+    svmlight text, whose indices are the positions of the features, from 1. All but Parquet may be compressed (gz, bz2, xz, zst,
     zip). - is standard input.
     """
     output: Annotated[PathLike, OUTPUT]
-    """The file to make; its ending chooses the format. - is standard output."""
+    """File to write; its extension sets the format. - is standard output."""
     _: KW_ONLY
     split: Annotated[str, Only(DATASET)] = "all"
-    """Rows to score: a split of the file, or all."""
+    """Rows to score: a split of the dataset, or all."""
     threshold: Annotated[float | None, NotWith("top", "all_scores")] = None
-    """Score above which a row gets a label, for all labels. Default: the thresholds of the model, or else 0."""
+    """Score above which a row gets a label. Default: the thresholds of the model, or 0 if it has none."""
     top: Annotated[int | None, Range(1), NotWith("all_scores")] = None
-    """Number of labels to write for each row, the best ones, whatever the thresholds; of equal ones those that the model
-    lists first.
-    """
+    """Number of labels to write for each row, highest scores first. Default: all labels above their thresholds."""
     all_scores: Annotated[Flag, Only(DATASET)] = False
-    """Write the scores of all rows and labels to .h5, as a matrix, with thresholds and sigmoids of the labels."""
+    """Write the scores of all rows and labels to an .h5 file, as a matrix, with thresholds and sigmoids of the labels."""
     source: Literal["jsonl", "csv", "tsv", "parquet", "svmlight"] | None = None
-    """Format of the input, if it is no dataset. Default: by its ending, else svmlight; of standard input jsonl if the model was
-    trained on texts, else svmlight.
+    """Format of the input, unless it is a dataset. Default: by the extension, else jsonl for a model of texts on standard
+    input, else svmlight.
     """
     id: Annotated[str | None, Name, Only(TABLE)] = None
-    """Column that names the rows. Default: the one that named the training rows, or else id, if the table has it."""
+    """Column with the ids of the rows. Default: the id column of the training data, else id if the table has it."""
     delimiter: Annotated[str | None, Only(TABLE)] = None
     """Character between the columns of csv, such as ";". Default: a comma."""
     zero_based: Annotated[Flag, Only(TEXT)] = False
-    """The indices of svmlight text start at 0."""
+    """Indices of svmlight text start at 0."""
     max_line_mb: Annotated[int | None, Only(LINES)] = None
-    """The longest line of text that is read, in MiB. Default: 16."""
+    """Maximum length of a line of text, in MiB. Default: 16."""
     format: Annotated[Literal["csv", "tsv", "jsonl", "bioasq"] | None, NotWith("all_scores")] = None
-    """Format of standard output. Default: csv. bioasq: that of a file .json, of a dataset's rows."""
+    """Format of standard output; bioasq is the format of .json, for rows of a dataset. Default: csv."""
     force: Flag = False
     """Replace the output if it exists."""
 
     def execute(self, session: Session) -> Path:
-        """The output. Collective over the session."""
+        """The path of the output. Collective over the session."""
         from hpcml.files.lines import line_limit
         from hpcml.model.open import share_model
         from hpcml.mpi import run_on_root
@@ -73,7 +73,7 @@ class Predict(Operation[Path]):
         from hpcml.prediction.records import RecordStream, SvmlightRows, kind_of_data, predict_stream
         from hpcml.run.session import opened_dataset
 
-        comm, log, output, data = session.comm, session.log, Path(self.output), Path(self.data)
+        comm, log, output, data = session.comm, session.log, self.output, self.data
         model = share_model(comm, self.model)
         model = model if self.threshold is None else model.with_threshold(self.threshold)
         kind = run_on_root(comm, f"opening {data}", partial(kind_of_data, data, self.source, model))
@@ -98,4 +98,4 @@ class Predict(Operation[Path]):
         return output
 
 
-predict = function(Predict)
+predict = make_function(Predict)

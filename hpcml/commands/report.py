@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session, function, path_of, paths_of
+from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session, make_function
 from hpcml.errors import ConfigError, OptionError, repeated
 from hpcml.log import plural
 from hpcml.options import Flag
@@ -14,33 +14,35 @@ from hpcml.options import Flag
 
 @dataclass(frozen=True)
 class ReportPage(Operation[Path]):
-    """Make one page (HTML) about a run, or several side by side.
+    """Write an HTML report of one run, or of several side by side.
 
-    It has measures, curves, all labels, wrong rows, and needs no network. Needs: pip install 'hpcml[report]'.
+    The page has measures, curves, a table of all labels, and misclassified rows. It loads nothing from the network. Needs:
+    pip install 'hpcml[report]'.
 
     Examples
     --------
-    >>> hpcml.report(["run", "other"], "page.html", data="docs.h5")
+    >>> hpcml.report(["run"], "page.html", data="docs.h5").name
+    'page.html'
     """
 
     runs: Paths
-    """Run folders, or models. The first one is what the others are compared with."""
+    """Run folders, or model files. The others are compared with the first one."""
     output: Annotated[PathLike, OUTPUT]
-    """The page to make."""
+    """HTML file to write."""
     _: KW_ONLY
     data: PathLike | None = None
-    """A dataset to judge on, with the models' features and labels. Default: the data of each run."""
+    """Dataset to evaluate on, with the features and labels of the models. Default: the dataset of each run."""
     split: str | None = None
-    """Rows to judge on: a split of the file, or all. Default: test if the file has it."""
+    """Rows to evaluate on: a split of the dataset, or all. Default: test if the dataset has it, else all."""
     titles: PathLike | None = None
-    """JSON lines with the titles of rows, as those that the data were made of. Default: rows are shown by their ids."""
+    """JSON lines with the titles of the rows, such as the file that was converted. Default: show ids only."""
     optimiser: Flag = False
-    """Show iterations, certified gaps and the number of weights. Default: leave them out."""
+    """Add iterations, certified duality gaps and numbers of weights."""
     force: Flag = False
     """Replace the page if it exists."""
 
     def execute(self, session: Session) -> Path:
-        """The page. Collective over the session."""
+        """The path of the page. Collective over the session."""
         from datetime import UTC, datetime
 
         from hpcml import mpi
@@ -48,26 +50,25 @@ class ReportPage(Operation[Path]):
         from hpcml.reporting.gather import gather
         from hpcml.reporting.page import check_packages, page
 
-        comm, log, output = session.comm, session.log, Path(self.output)
-        runs, data, titles = paths_of(self.runs), path_of(self.data), path_of(self.titles)
-        if not runs:
-            raise ConfigError("missing RUNS: name a run folder, or several")
-        if twice := repeated(map(str, runs)):
+        comm, log, output, titles = session.comm, session.log, self.output, self.titles
+        if not self.runs:
+            raise ConfigError("missing RUNS: name one or more run folders")
+        if twice := repeated(map(str, self.runs)):
             raise ConfigError(f"{twice}: named twice; name each run once")
 
         def check() -> None:
             check_packages()
-            check_output(output, self.force, [data, titles])
+            check_output(output, self.force, [self.data, titles])
 
         mpi.run_on_root(comm, f"creating {output}", check)
-        reports = [gather(comm, run, data, self.split, log, titles, self.optimiser) for run in runs]
+        gathered = [gather(comm, run, self.data, self.split, log, titles, self.optimiser) for run in self.runs]
 
         def write() -> None:
-            found = [each for each in reports if each is not None]
-            if self.optimiser and not any(each.facts.optimiser for each in found):
+            reports = [each for each in gathered if each is not None]
+            if self.optimiser and not any(each.facts.optimiser for each in reports):
                 raise OptionError("optimiser", True, "has no effect: no run is of a linear model")
-            title = f"hpcml report: {', '.join(each.facts.name for each in found)}"
-            text = page(found, title, f"{datetime.now(UTC):%Y-%m-%d}", self.optimiser)
+            title = f"hpcml report: {', '.join(each.facts.name for each in reports)}"
+            text = page(reports, title, f"{datetime.now(UTC):%Y-%m-%d}", self.optimiser)
             write_whole(output, text.encode(errors="backslashreplace"))
             log(f"{output}: {len(text) / 1e6:.2f} MB about {plural(len(reports), 'run')}")
 
@@ -75,4 +76,4 @@ class ReportPage(Operation[Path]):
         return output
 
 
-report = function(ReportPage)
+report = make_function(ReportPage)

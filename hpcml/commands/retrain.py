@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, function
+from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, make_function
 from hpcml.options import Seconds
 
 if TYPE_CHECKING:
@@ -15,36 +14,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Retrain(TrainingOperation["TrainReport"]):
-    """Train again when the data have changed, and only what has.
+    """Update a model of method dual after its data changed.
 
-    The options are those of a finished run of `train dual`. If the documents are the same, labels
-    with the same positive rows keep their models, and only the others are trained. If documents
-    came or went, all are trained. Either way the model is the file that training anew gives.
+    Uses the options of the finished run. If the documents are the same, only labels with other positive rows are trained, and the
+    other labels are copied. If documents were added or removed, all labels are trained. Either way the model equals that of a new
+    training, byte for byte.
 
     Examples
     --------
-    >>> hpcml.retrain("run", "new.h5", "again").model
+    >>> hpcml.retrain("run", "new.h5", "updated").model.name
+    'model.h5'
     """
 
     run: PathLike
-    """The run folder of a finished `hpcml train dual`."""
+    """Run folder of a finished `hpcml train dual`."""
     data: PathLike
-    """A dataset with the features of the run's, made with `hpcml convert --like` (and
-    --new-labels).
-    """
+    """Dataset with the features of the run's dataset, made with `hpcml convert --like` (and `--new-labels` for new labels)."""
     output: Annotated[PathLike, OUTPUT]
-    """The new run folder; must not exist without --resume or --force."""
+    """New run folder. An existing one needs --resume or --force."""
     _: KW_ONLY
     time_limit: Seconds = None
-    """Seconds of training (without loading) after which to write a checkpoint and stop with exit code 75."""
+    """Seconds of training (without loading) after which to write a checkpoint and stop with exit code 75. Default: no limit."""
 
     def execute(self, session: Session) -> TrainReport:
-        """A text, with the path of the model as `model`. Collective over the session."""
+        """The report as a text, with the path of the model as `model`. Collective over the session."""
         from hpcml.methods.retrain import retrain
         from hpcml.run.session import Target
 
-        target = Target(Path(self.output), self.force, self.resume)
-        return retrain(session, Path(self.run), Path(self.data), target, self.time_limit)
+        return retrain(session, self.run, self.data, Target(self.output, self.force, self.resume), self.time_limit)
 
 
-retrain = function(Retrain)
+retrain = make_function(Retrain)

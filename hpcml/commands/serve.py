@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Annotated
 
 from hpcml.commands.operation import Operation, PathLike, Session
@@ -12,30 +11,30 @@ from hpcml.options import Range
 
 @dataclass(frozen=True)
 class Serve(Operation[None]):
-    """Answer over HTTP: the labels of texts, and a page to try it.
+    """Serve predictions for texts over HTTP, with a page to try them.
 
-    For Annif's backend http and other programs. Ends at SIGTERM or Ctrl-C. Standard output has a line of JSON for each request,
-    without the text. Needs: pip install 'hpcml[serve]'.
+    For the backend http of Annif, and other programs. SIGTERM or Ctrl-C ends the server. Each request is logged as a line of JSON
+    on standard output, without its text. Needs: pip install 'hpcml[serve]'.
     """
 
     run: PathLike
-    """A run folder, or its model.h5, of a model of texts with probabilities (hpcml calibrate, or --loss logistic)."""
+    """Run folder, or model file (model.h5), of a model of texts with probabilities (`hpcml calibrate`, or --loss logistic)."""
     _: KW_ONLY
     host: str = "127.0.0.1"
-    """The address to listen at. Default: this machine only; 0.0.0.0 is every address."""
+    """Address to listen on. Default: this machine only; 0.0.0.0 is every address."""
     port: Annotated[int, Range(0, 65535)] = 8080
-    """The port to listen at; 0 is any that is free."""
+    """Port to listen on; 0 selects a free port."""
     max_body_mb: Annotated[int, Range(1, 1024)] = 8
-    """The longest body of a request, in MiB; a longer one is refused (413)."""
+    """Maximum size of a request body, in MiB; larger requests get status 413."""
     max_seconds: Annotated[float, Range(0.001, 3600)] = 30.0
-    """How long a request waits for its answer, in seconds; then it is refused (503)."""
+    """Maximum time until a request is answered, in seconds; later requests get status 503."""
 
     ends_itself = True
 
     def execute(self, session: Session) -> None:
-        """Answer until a signal comes. One rank."""
+        """Serve until a signal arrives. Runs on one rank."""
         from hpcml.serving.app import RequestLimits
         from hpcml.serving.serve import serve
 
         limits = RequestLimits(body_bytes=self.max_body_mb << 20, answer_seconds=self.max_seconds)
-        serve(session.comm, Path(self.run), self.host, self.port, limits, session.signals, session.log)
+        serve(session.comm, self.run, self.host, self.port, limits, session.signals, session.log)

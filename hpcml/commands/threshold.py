@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, function, path_of
+from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, make_function
 from hpcml.options import Flag, Range
 
 if TYPE_CHECKING:
@@ -16,53 +16,53 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Threshold(Operation["ThresholdReport"]):
-    """Find the thresholds that maximise F1 on held-out rows.
+    """Choose the thresholds that maximise F1 on held-out rows.
 
-    They are stored in the model; predict and evaluate then use them. Of a rare label the best
-    threshold on a few rows may be chance, so that it is drawn to that of labels as frequent.
+    The thresholds are stored in the model, and predict and evaluate use them. The best threshold of a rare label on few rows may be
+    chance, so it is shrunk towards the threshold of labels of similar frequency.
 
     Examples
     --------
-    >>> hpcml.threshold("run", "docs.h5", "label", split="valid")
+    >>> report = hpcml.threshold("run", "docs.h5", "label", split="valid", output="thresholds.h5")
+    >>> hpcml.load("thresholds.h5").thresholds.shape
+    (2,)
     """
 
     model: AnyModel
-    """A run folder, or its model.h5."""
+    """Run folder, or model file (model.h5)."""
     data: PathLike
-    """A dataset with the model's features and labels."""
+    """Dataset with the features and labels of the model."""
     measure: Annotated[Literal["label", "micro", "instance"], Parameter(name="--measure")]
-    """label: for each label the threshold with its largest F1 (macro). One for all labels: micro,
-    of all pairs of a row and a label; instance, of each row's labels, mean over the rows.
+    """F1 to maximise. label: F1 of each label, with one threshold per label (macro F1). micro: F1 over all row-label pairs, with
+    one threshold for all labels. instance: mean F1 of the labels of a row, with one threshold for all labels.
     """
     _: KW_ONLY
     method: Literal["shrink", "search", "half"] | None = None
-    """shrink: of each label the best threshold, drawn to that of labels as frequent. search: the
-    best of all thresholds. half: half of the best F1, as a probability; for models of --loss
-    logistic. Default: shrink for labels; search else, and with the two options below.
+    """shrink: the best threshold of each label, shrunk towards that of labels of similar frequency. search: the best of all
+    thresholds. half: the probability that is half of the best F1, for models of --loss logistic. Default: shrink for --measure
+    label without --min-positives and --chance, else search.
     """
     split: str | None = None
-    """Rows that neither trained the model nor will judge it: a split of the file, or all. Default: valid."""
+    """Rows that are used neither for training nor for evaluation: a split of the dataset, or all. Default: valid."""
     min_positives: Annotated[int | None, Range(1)] = None
-    """Search, half: minimum number of these rows per label for a threshold of its own; other labels
-    share that of micro F1. Default: 1.
-    """
+    """Minimum number of positive rows for an own threshold; other labels share one. For search and half. Default: 1."""
     chance: Annotated[float | None, Range(0, 1)] = None
-    """Search, half: a label has a threshold of its own only if rows in random order would give so
-    good a one with at most this probability. Default: 0.01.
+    """Maximum probability that a random order of the rows gives as high an F1 as an own threshold; other labels share one. For
+    search and half. Default: 0.01.
     """
     output: Annotated[PathLike | None, OUTPUT] = None
-    """The model to make. Default: put the thresholds into the model itself."""
+    """Model file to write. Default: store the thresholds in the given model."""
     force: Flag = False
-    """Replace the output, or the model's thresholds, if they exist."""
+    """Replace the output, or the thresholds of the model, if they exist."""
 
     def execute(self, session: Session) -> ThresholdReport:
-        """A text, with the thresholds as `found.thresholds`. Collective over the session."""
+        """The report as a text. Collective over the session."""
         from hpcml.evaluation.thresholds import ThresholdSearch, threshold
         from hpcml.run.session import opened_both
 
         search = ThresholdSearch(self.measure, self.method, self.min_positives, self.chance)
         with opened_both(session, self.model, self.data) as (model, dataset):
-            return threshold(session.comm, model, dataset, self.split, search, path_of(self.output), self.force, session.log)
+            return threshold(session.comm, model, dataset, self.split, search, self.output, self.force, session.log)
 
 
-threshold = function(Threshold)
+threshold = make_function(Threshold)

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, function
+from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, make_function
 
 if TYPE_CHECKING:
     from hpcml.methods.method import Report
@@ -15,26 +15,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Train(TrainingOperation["Report"]):
-    """Train with a method of `hpcml train` into a run folder.
+    """Train a classifier for each label, or one for all classes.
 
-    Raises `Interrupted` after a signal or the time limit, when a checkpoint has been written.
+    The run folder gets the model, its configuration, a log, and checkpoints while the run lasts.
 
     Examples
     --------
-    >>> hpcml.train("dual", "docs.h5", "run", dual_tol=0.01, label=["sea"]).model
+    >>> hpcml.train("dual", "docs.h5", "sea-only", dual_tol=0.01, label=["sea"]).model.name
+    'model.h5'
     """
 
     method: str
-    """A name in `hpcml.methods.registry.METHODS`, such as "dual"."""
+    """Name of the method, such as "dual" (see `hpcml train --help`)."""
     data: PathLike
-    """A dataset; for the single-pass methods also svmlight text."""
+    """Dataset; for the single-pass methods also svmlight text."""
     output: Annotated[PathLike, OUTPUT]
-    """The run folder; must not exist without --resume or --force."""
+    """Run folder. An existing one needs --resume or --force."""
     _: KW_ONLY
     options: Any
-    """The options of the method, by the flags with `_` for `-`, and `lam`."""
+    """The options of the method: the names of the flags with `_` for `-`; `lam` is --lambda."""
     config: Path | None = None
-    """A TOML file with any of these options; flags win over it."""
+    """TOML file with any of these options. Flags override it."""
 
     @classmethod
     def families(cls) -> dict[str, str]:
@@ -44,23 +45,22 @@ class Train(TrainingOperation["Report"]):
         return {name: method.title for name, method in METHODS.items()}
 
     @classmethod
-    def options_for(cls, given: Mapping[str, Any]) -> tuple[type, str]:
+    def options_for(cls, values: Mapping[str, Any]) -> tuple[type, str]:
         """Return the class of the options of the method, and the command that lists them. Raises ConfigError."""
         from hpcml.methods.registry import method_named
 
-        return method_named(given["method"]).options, f"train {given['method']}"
+        return method_named(values["method"]).options, f"train {values['method']}"
 
     def can_resume(self) -> bool:
-        """Whether the method writes checkpoints."""
+        """Return whether the method writes checkpoints."""
         return hasattr(self.options, "checkpoint_every")
 
     def execute(self, session: Session) -> Report:
-        """A text, with the path of the model as `model`. Collective over the session."""
+        """The report as a text, with the path of the model as `model`. Collective over the session."""
         from hpcml.methods.registry import train
         from hpcml.run.session import Target
 
-        target = Target(Path(self.output), self.force, self.resume)
-        return train(self.method, session, Path(self.data), target, self.options)
+        return train(self.method, session, self.data, Target(self.output, self.force, self.resume), self.options)
 
 
-train = function(Train)
+train = make_function(Train)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, function
+from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, make_function
 from hpcml.tuning.options import TuneOptions
 
 if TYPE_CHECKING:
@@ -15,36 +14,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tune(TrainingOperation["TuneReport"]):
-    """Choose λ, weight and threshold of each label, and train.
+    """Train with options chosen for each label by cross-validation.
 
-    λ and the weight of positive rows are chosen by cross-validation on the training rows. The model
-    also gets a threshold and a sigmoid for each label, from the scores of held-out folds.
+    Chooses the regularisation λ and the weight of positive rows on the training rows. The model also gets a threshold and
+    calibrated probabilities for each label, from the scores of the held-out folds.
 
     Examples
     --------
-    >>> hpcml.tune("docs.h5", "run", folds=3, lambdas=[0.1, 1.0]).model
+    >>> hpcml.tune("docs.h5", "tuned", folds=3, lambdas=[0.1, 1.0]).model.name
+    'model.h5'
     """
 
     data: PathLike
-    """A dataset made with `hpcml convert`."""
+    """Dataset made with `hpcml convert`."""
     output: Annotated[PathLike, OUTPUT]
-    """The run folder; must not exist without --resume or --force. Besides what hpcml train writes
-    it gets tuning.csv (the settings) and choice.csv (the labels).
-    """
+    """Run folder; tuning.csv has all settings, choice.csv those of each label. An existing one needs --resume or --force."""
     _: KW_ONLY
     options: TuneOptions
-    """The options of `hpcml tune`, by the flags with `_` for `-`, and `lam`."""
+    """The options of `hpcml tune`: the names of the flags with `_` for `-`; `lam` is --lambda."""
 
     def execute(self, session: Session) -> TuneReport:
-        """A text, with the path of the model as `model`. Collective over the session."""
+        """The report as a text, with the path of the model as `model`. Collective over the session."""
         from hpcml.run.session import Target
         from hpcml.tuning.tune import tune
 
-        return tune(session, Path(self.data), Target(Path(self.output), self.force, self.resume), self.options)
+        return tune(session, self.data, Target(self.output, self.force, self.resume), self.options)
 
     def format_result(self, result: TuneReport) -> str:
-        """Return the report of the training; the choice is in the log already."""
+        """Return the report of the training; the chosen settings are in the log."""
         return str(result.trained)
 
 
-tune = function(Tune)
+tune = make_function(Tune)

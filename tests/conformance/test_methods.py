@@ -280,7 +280,7 @@ REFUSED = {  # what a method may not be able to do: a command that asks for it, 
     ),
     "streams": (TRAINING, stream, "rows.svm: not an HDF5 file (or damaged); expected one made with `hpcml convert`"),
     "tune": (("tune", "-o", "RUN", "--method", "METHOD"), small, "--method METHOD: expected one of "),
-    "pause": ((*TRAINING, "--time-limit", "1"), small, "--time-limit has no effect on METHOD, it is for "),
+    "pause": ((*TRAINING, "--time-limit", "1"), small, "--time-limit has no effect on METHOD, only on "),
 }
 
 

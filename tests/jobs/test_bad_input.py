@@ -195,7 +195,7 @@ def test_output_that_is_an_input_is_refused_even_by_force(standing, ranks, good,
         (("evaluate", scorer, good, "--csv", tmp_path / "in.svm"), "exists already"),
         (("evaluate", scorer, good, "--json", tmp_path), "is a folder"),
         (("evaluate", scorer, good, "--csv", "/dev/null", "--force"), "not a plain file"),
-        (("evaluate", scorer, good, "--csv", tmp_path / "a", "--json", tmp_path / "a"), "are one file"),
+        (("evaluate", scorer, good, "--csv", tmp_path / "a", "--json", tmp_path / "a"), "names the same file as"),
     ):
         refused(standing(ranks, *command), pattern)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -66,7 +66,7 @@ def test_refuses_in_one_sentence(standing, data, tmp_path):
     """The other sentences are in tests/conformance/test_dual.py."""
     for arguments, words in (
         (("dual", "--positive-weight", "heavy"), "--positive-weight heavy: expected a number above 0, or balanced"),
-        (("probe", "--show-gaps"), "--show-gaps has no effect on probe, it is for dual, elastic-net; remove it"),
+        (("probe", "--show-gaps"), "--show-gaps has no effect on probe, only on dual, elastic-net; remove it"),
     ):
         refused(standing(2, "train", arguments[0], data, "-o", tmp_path / "out", *arguments[1:]), words, alone=True)
         assert not (tmp_path / "out").exists()

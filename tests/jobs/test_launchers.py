@@ -1,4 +1,4 @@
-"""Programs in the environments that launchers, containers and clusters leave them in."""
+"""Commands and estimators in the environments of launchers, containers and clusters."""
 
 import os
 import subprocess
@@ -9,23 +9,16 @@ import pytest
 from support.jobs import done, refused
 from support.make import dataset, random_data
 
-SCHEDULER = {
-    "SLURM_JOB_ID": "7",
-    "SLURM_STEP_ID": "4294967290",
-    "SLURM_NTASKS": "4",
-    "SLURM_STEP_NUM_TASKS": "1",
-    "SLURM_PROCID": "0",
-}
+SCHEDULER = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "4294967290", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "1"}
 PMIX = {"PMIX_NAMESPACE": "slurm.pmix.7.0", "PMIX_RANK": "0", "PMIX_SERVER_URI2": "x", "PMIX_SECURITY_MODE": "munge"}
-LEFT_OVER = {
-    "PMIx, the variable alone": {"PMIX_NAMESPACE": "slurm.pmix.7.0"},
+ENDED = {
     "srun --pty bash with MpiDefault=pmix": PMIX | SCHEDULER | {"SLURM_STEP_ID": "0"},
-    "the interactive step of salloc": SCHEDULER,
+    "interactive step of salloc": SCHEDULER,
     "mpirun -n 1 of MPICH": {"PMI_FD": "77", "PMI_RANK": "0", "PMI_SIZE": "1", "MPI_LOCALNRANKS": "1", "HYDI_CONTROL_FD": "78"},
-    "a rank, but no size": {"PMI_RANK": "1"},
-    "a port of another launcher": {"PMI_PORT": "localhost:1", "PMI_ID": "1"},
+    "rank without a size": {"PMI_RANK": "1"},
+    "port of another launcher": {"PMI_PORT": "localhost:1", "PMI_ID": "1"},
     "mpirun -n 1 of Open MPI": {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"} | PMIX,
-    "a launcher of Hydra": {"HYDRA_LAUNCHER": "fork", "HYDRA_BOOTSTRAP": "slurm"},
+    "launcher of Hydra": {"HYDRA_LAUNCHER": "fork", "HYDRA_BOOTSTRAP": "slurm"},
 }
 ESTIMATOR = """
 import numpy as np, hpcml
@@ -34,56 +27,51 @@ print(hpcml.DualClassifier().fit(X, y).score(X, y))
 """
 
 
-@pytest.mark.parametrize("name", LEFT_OVER)
-def test_variables_of_an_ended_launcher(mpirun, tmp_path, name):
-    """A command runs alone, with mpirun on two ranks, and in an estimator's process, whatever an outer shell has left."""
+@pytest.mark.more("disturbances", one_in=2)
+@pytest.mark.parametrize("name", ENDED)
+def test_ignores_variables_of_an_ended_launcher(mpirun, tmp_path, name):
+    """In one process, on two ranks of mpirun, and in the process of an estimator."""
     data = dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
     for n in (0, 2):
-        assert "3 rows" in done(mpirun(n, "info", data, env=LEFT_OVER[name])).stdout
-    if {"PMIX_NAMESPACE", "PMI_FD"} & set(LEFT_OVER[name]):  # with which MPICH would end the interpreter
-        assert done(mpirun(0, program=("-c", ESTIMATOR), env=LEFT_OVER[name])).stdout == "1.0\n"
+        assert "3 rows" in done(mpirun(n, "info", data, env=ENDED[name])).stdout
+    if {"PMIX_NAMESPACE", "PMI_FD"} & set(ENDED[name]):  # MPICH would end the interpreter
+        assert done(mpirun(0, program=("-c", ESTIMATOR), env=ENDED[name])).stdout == "1.0\n"
 
 
-OF_MANY = {
+SEVERAL = {
     "PMI_SIZE": {"PMI_SIZE": "4", "PMI_RANK": "1", "PMI_FD": "77"},
     "PMIX_RANK": {"PMIX_NAMESPACE": "prterun-host-5@1", "PMIX_RANK": "2"},
     "OMPI_COMM_WORLD_SIZE": {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "2"},
-    "MPI_LOCALNRANKS": {"MPI_LOCALNRANKS": "3"},
     "SLURM_STEP_NUM_TASKS": {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4", "SLURM_PROCID": "1"},
 }
 
 
-@pytest.mark.parametrize("name", OF_MANY)
-def test_variables_of_many_ranks_are_refused_with_what_to_unset(mpirun, name):
-    """Each may be a rank of another MPI's launcher, so that all would write the same files."""
-    said = refused(mpirun(0, "info", "no-such-file.h5", env=OF_MANY[name]), f"({name}={OF_MANY[name][name]}) but MPI sees only one")
-    assert f"or `unset {name}` to run one process" in said
-    # what comes before MPI is said, too
-    refused(mpirun(0, "info", "--no-such-option", env=OF_MANY[name]), "no-such-option")
-    assert "Usage" in done(mpirun(0, "--help", env=OF_MANY[name])).stdout
+@pytest.mark.parametrize("name", SEVERAL)
+def test_rejects_variables_of_several_ranks(mpirun, name):
+    """The process may be a rank of another MPI's launcher, and all ranks would write the same files."""
+    error = refused(mpirun(0, "info", "no-such-file.h5", env=SEVERAL[name]), f"{name}={SEVERAL[name][name]}")
+    assert f"`unset {name}`" in error
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2])
-def test_second_command_of_a_script_under_mpirun(tmp_path, n_ranks):
-    """The first has ended the connection with the launcher."""
+def test_second_command_of_a_script_under_mpirun(tmp_path):
+    """The first command has closed the connection to the launcher."""
     data = dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
     command = f"'{sys.executable}' -m hpcml info '{data}'"
-    call = ["mpirun", "-n", str(n_ranks), "bash", "-c", f"{command} && {command}"]
-    result = subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, check=False)
-    assert result.stdout.count("data.h5: 3 rows") == (2 if n_ranks == 1 else 1)
-    if n_ranks == 2:
-        assert result.returncode == 2 and "(PMI_SIZE=2) but MPI sees only one" in result.stderr
-        assert "Abort" not in result.stderr
+    for n_ranks, n_printed in ((1, 2), (2, 1)):
+        call = ["mpirun", "-n", str(n_ranks), "bash", "-c", f"{command} && {command}"]
+        result = subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, check=False)
+        assert result.stdout.count("data.h5: 3 rows") == n_printed
+    assert result.returncode == 2 and "PMI_SIZE=2" in result.stderr and "Abort" not in result.stderr
 
 
 @pytest.mark.parametrize("n_ranks", [0, 2])
-def test_job_script_is_printed_once_and_needs_no_mpi(mpirun, n_ranks):
+def test_prints_a_job_script_once_and_without_mpi(mpirun, n_ranks):
     words = ("job", "train", "dual", "data.h5", "-o", "run", "--scheduler", "pbs")
     printed = done(mpirun(n_ranks, *words, env={"MPIR_CVAR_PMI_VERSION": "2"} if n_ranks == 0 else {})).stdout
     assert printed.startswith("#!/bin/bash\n") and printed.count("hpcml train dual") == 1
 
 
-def test_commands_that_a_rank_starts_are_no_ranks():
+def test_command_started_by_a_rank_is_no_rank():
     program = "import os, sys, hpcml.mpi\nprint(os.system(f'{sys.executable} -m hpcml info no-such-file.h5') >> 8)"
     call = ["mpirun", "-n", "1", sys.executable, "-c", program]
     result = subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, check=False)
@@ -103,7 +91,7 @@ exit $code
 
 @pytest.fixture
 def with_shared_memory():
-    """Runs a command with a /dev/shm of its own; `other` bytes of it are taken."""
+    """A function that runs a command with a separate /dev/shm, of which `other` bytes are in use."""
 
     def run(options, *command, other=""):
         call = ["unshare", "--mount", "bash", "-c", SHARED_MEMORY, "bash", options, str(other), *map(str, command)]
@@ -119,16 +107,15 @@ def ranks(n):
     return (*(("mpirun", "-n", str(n)) if n else ()), sys.executable)
 
 
-@pytest.mark.parametrize("size", ["128k", "1m", "2m", "3m", "64m"])
-@pytest.mark.parametrize("n", [0, 1, 2, 3])
-def test_small_shared_memory(with_shared_memory, tmp_path, n, size):
+@pytest.mark.parametrize(("n", "size"), [(0, "128k"), (1, "1m"), (2, "128k"), (2, "2m"), (3, "3m"), (3, "64m")])
+def test_works_with_little_shared_memory(with_shared_memory, tmp_path, n, size):
     data = dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
     result = with_shared_memory(f"size={size}", *ranks(n), "-m", "hpcml", "info", data)
     assert "3 rows" in done(result).stdout
     assert result.stderr == ""  # neither messages nor files
 
 
-def test_training_on_little_shared_memory(with_shared_memory, tmp_path):
+def test_trains_with_little_shared_memory(with_shared_memory, tmp_path):
     data = dataset(tmp_path / "data.h5", *random_data(7, 3000, 400, 40, density=0.05))
     models = []
     for n, size in ((0, "1g"), (3, "128k")):
@@ -138,31 +125,22 @@ def test_training_on_little_shared_memory(with_shared_memory, tmp_path):
     assert models[0] == models[1]
 
 
-NONE = {
-    "read-only": (
-        "ro",
-        "",
-        "/dev/shm does not exist or cannot be written, but MPICH needs it; mount it writable (docker run --tmpfs /dev/shm)",
-    ),
-    "too small": ("size=16k", "", "but MPICH needs "),
-    "full": ("size=8m", 8 << 20, "enlarge it (docker run --shm-size=1g; "),
-}
+MISSING = {"read-only": ("ro", ""), "too small": ("size=16k", ""), "full": ("size=8m", 8 << 20)}
 
 
-@pytest.mark.parametrize("how", NONE)
-@pytest.mark.parametrize("n", [0, 1, 2, 3])
-def test_no_shared_memory_is_one_sentence(with_shared_memory, how, n):
-    options, other, words = NONE[how]
+@pytest.mark.parametrize(("n", "how"), [(0, "read-only"), (2, "read-only"), (3, "too small"), (0, "full"), (2, "full")])
+def test_rejects_missing_shared_memory_in_one_sentence(with_shared_memory, n, how):
+    options, other = MISSING[how]
     result = with_shared_memory(options, *ranks(n), "-m", "hpcml", "info", "no-such-file.h5", other=other)
-    said, _, left = result.stderr.partition("\n")
-    assert (result.returncode, left) == (2, "other\n" if other else "")
-    assert said.startswith("hpcml: /dev/shm ") and words in said
+    error, _, files = result.stderr.partition("\n")
+    assert (result.returncode, files) == (2, "other\n" if other else "")
+    assert error.startswith("hpcml: /dev/shm ") and "docker run" in error
 
 
-def test_estimator_raises_where_there_is_no_shared_memory(with_shared_memory):
+def test_estimator_raises_without_shared_memory(with_shared_memory):
     program = "import hpcml\ntry:\n    hpcml.DualClassifier\nexcept hpcml.errors.ConfigError as error:\n    print(error)"
     result = with_shared_memory("ro", sys.executable, "-c", program)
-    assert done(result).stdout.startswith("/dev/shm does not exist or cannot be written, but MPICH needs it")
+    assert done(result).stdout.startswith("/dev/shm ")
 
 
 @pytest.mark.parametrize("n", [0, 2])
@@ -183,31 +161,28 @@ def test_killed_estimator_leaves_no_shared_memory(with_shared_memory):
 
 
 @pytest.mark.parametrize("n", [0, 2])
-def test_kernels_that_are_not_compiled_are_refused(mpirun, tmp_path, n):
+def test_rejects_numba_without_compilation(mpirun, tmp_path, n):
     data = dataset(tmp_path / "data.h5", *random_data(1, 40, 12, 2, 0.4))
     result = mpirun(n, "train", "dual", data, "-o", tmp_path / "run", env={"NUMBA_DISABLE_JIT": "1"})
-    refused(result, "NUMBA_DISABLE_JIT is set, but hpcml's kernels work only if numba compiles them; unset it", alone=True)
+    refused(result, "NUMBA_DISABLE_JIT", alone=True)
     assert not (tmp_path / "run").exists()
 
 
-def test_failure_inside_mpi_has_exit_code_2(mpirun):
-    """Of what nobody has thought of before MPI starts."""
+def test_unknown_failure_of_mpi_has_exit_code_2(mpirun):
     result = mpirun(0, "info", "no-such-file.h5", env={"MPIR_CVAR_PMI_VERSION": "2"})
     assert result.returncode == 2
     assert result.stderr.splitlines()[-1].startswith("hpcml: ")
 
 
-def test_library_that_the_user_names_must_be_one(mpirun, tmp_path):
-    """A process without MPI would not be what the user asked for."""
+def test_rejects_a_library_that_is_no_mpi(mpirun, tmp_path):
     library = tmp_path / "libmpi.so"
     library.write_text("none")
     for arguments in (("info", "no-such-file.h5"), ("--version",)):
-        said = refused(mpirun(0, *arguments, env={"MPI4PY_LIBMPI": str(library)}), alone=True)
-        assert f"MPI4PY_LIBMPI={library}: not an MPI library for mpi4py ({library}: file too short" in said
+        refused(mpirun(0, *arguments, env={"MPI4PY_LIBMPI": str(library)}), f"MPI4PY_LIBMPI={library}: ", alone=True)
 
 
-def test_no_locks_is_said(tmp_path):
-    """A library in the place of the system's `flock` stands for a file system without locks."""
+def test_file_system_without_locks(tmp_path):
+    """Simulated by a library that replaces `flock`."""
     data = dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
     source, library = tmp_path / "none.c", tmp_path / "none.so"
     source.write_text("#include <errno.h>\nint flock(int file, int how) { errno = ENOSYS; return -1; }\n")
@@ -216,10 +191,8 @@ def test_no_locks_is_said(tmp_path):
     except OSError as error:
         pytest.skip(f"needs a C compiler: {error}")
     command = [sys.executable, "-m", "hpcml", "info", str(data)]
-    for setting, code in (("TRUE", 2), ("BEST_EFFORT", 0), ("FALSE", 0), ("", 0)):
+    for setting, code in (("TRUE", 2), ("BEST_EFFORT", 0), ("", 0)):
         environment = os.environ | {"LD_PRELOAD": str(library), "HDF5_USE_FILE_LOCKING": setting}
         result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
         assert result.returncode == code, (setting, result.stderr)
-        if code:
-            expected = "the file system has no locks (Function not implemented), but HDF5_USE_FILE_LOCKING asks for one; set "
-            assert f"hpcml: {data}: {expected}HDF5_USE_FILE_LOCKING=FALSE" in result.stderr
+        assert not code or (result.stderr.startswith(f"hpcml: {data}: ") and "HDF5_USE_FILE_LOCKING=FALSE" in result.stderr)

@@ -64,7 +64,7 @@ def test_mistakes_are_named_in_one_sentence(standing, tmp_path, n):
         "not an HDF5 file": ("explain", tmp_path / "docs.jsonl"),
         "--similarity 2.0: expected a number": ("duplicates", data, "--similarity", 2),
         "no split named 'x'": ("duplicates", data, "--split", "x"),
-        "are one file": ("duplicates", data, "-o", tmp_path / "a.csv", "--csv", tmp_path / "a.csv"),
+        "names the same file as": ("duplicates", data, "-o", tmp_path / "a.csv", "--csv", tmp_path / "a.csv"),
         "is also an input; choose": ("duplicates", data, "-o", data, "--force"),
         "no document has a value of it; known: journal": (*convert, "text,page"),
         "stands there twice": (*convert, "text,text"),

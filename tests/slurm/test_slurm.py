@@ -38,8 +38,8 @@ def test_cluster_is_found_sound(slurm, tmp_path):
     job = slurm.submit("check", tmp_path / "check", "--nodes", "2", "--ranks-per-node", "2", options=("--mem=500M",))
     assert slurm.end_of(job) == [0], slurm.printed(job)
     printed = slurm.printed(job)
-    assert "ok       ranks: 4 on 2 nodes, 2 a node" in printed
-    assert re.search(r"ok       memory: 524 MB on node\d \(Slurm's --mem\); rows and weights may take 131 MB", printed)
+    assert "ok       ranks: 4 on 2 nodes, 2 per node" in printed
+    assert re.search(r"ok       memory: 524 MB on node\d \(Slurm's --mem\); 131 MB per rank for rows and weights", printed)
     assert "gave the model of rank 0 alone" in printed
     assert "everything that training needs works" in printed
 

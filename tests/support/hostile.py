@@ -1,4 +1,4 @@
-"""Names that somebody might choose to break a page with."""
+"""Names that could break an HTML page."""
 
 NAMES = [
     "</script><script>document.title = 'broken'</script>",

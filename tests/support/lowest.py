@@ -1,6 +1,6 @@
-"""The lowest versions that pyproject.toml admits, as pins for pip: `python tests/support/lowest.py EXTRA,EXTRA`.
+"""Print the lowest versions that pyproject.toml allows, as pins for pip: `python tests/support/lowest.py EXTRA,EXTRA`.
 
-With `--admitted` before the extras: all that it admits, as in "numba>=0.62,<0.69".
+With `--admitted` before the extras: the allowed ranges, such as "numba>=0.62,<0.69".
 """
 
 import re
@@ -12,7 +12,7 @@ PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def requirements(extras, project=None):
-    """What hpcml with these extras needs, by name: the text after the name, as in {"numba": ">=0.62,<0.69"}."""
+    """Return the allowed versions of the requirements of these extras, by name: {"numba": ">=0.62,<0.69"}."""
     project = project or tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     found = {}
     for text in [*project["dependencies"], *(each for extra in extras for each in project["optional-dependencies"][extra])]:
@@ -22,7 +22,7 @@ def requirements(extras, project=None):
 
 
 def pins(extras):
-    """The lowest version of each, as `pip install` takes it. ValueError for a package without one."""
+    """Return the lowest version of each requirement, as a pin. Raises ValueError for a package without one."""
     found = []
     for name, admitted in requirements(extras).items():
         lowest = re.match(r">=([\d.]+)", admitted)

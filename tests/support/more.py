@@ -1,10 +1,8 @@
-"""A plugin: tests marked `more("PART")` run only when HPCML_PARTS names that part, as test.sh does (support/parts.py says which).
+"""A plugin: tests marked `more("PART")` run only if HPCML_PARTS names that part (see support/parts.py).
 
-With `more("PART", one_in=3)` one of three cases of a test runs always: those whose indices of parameters add up to `keep` (0)
-modulo 3. `of` names the parameters; by default all but `comm`.
-
-Without HPCML_PARTS they run if they are named one by one (`tests/jobs/test_fuzz.py::test_…`), and are left out else. How many were
-left out is added to the file HPCML_LEFT_OUT.
+With `more("PART", one_in=3)`, one of three cases always runs: those whose parameter indices add up to `keep` (default: 0) modulo 3.
+`of` names the parameters (default: all but `comm`). Without HPCML_PARTS, tests run if they are named one by one
+(`tests/jobs/test_fuzz.py::test_…`). The number of skipped tests is added to the file HPCML_LEFT_OUT.
 """
 
 import os
@@ -23,14 +21,12 @@ def pytest_configure(config):
 
 
 def asked_for(config):
-    """The parts whose tests run."""
     if "HPCML_PARTS" in os.environ:
         return {*os.environ["HPCML_PARTS"].split()}
     return {*PARTS} if any("::" in name for name in config.args) else set()
 
 
 def stays(item, mark):
-    """Whether a case is one of those that run always."""
     if "one_in" not in mark.kwargs:
         return False
     indices = item.callspec.indices
@@ -40,7 +36,7 @@ def stays(item, mark):
 
 @pytest.hookimpl(trylast=True)  # of those that -k and -m have left
 def pytest_collection_modifyitems(config, items):
-    """Deselect the tests of parts that nobody asked for; of processes that do the same, one counts them."""
+    """Deselect the tests of other parts; one of several equal processes counts them."""
     asked, kept, left, counts = asked_for(config), [], [], Counter()
     for item in items:
         marks = list(item.iter_markers("more"))

@@ -1,11 +1,10 @@
-"""The parts of `./launch/test.sh --all` that other runs leave out as long as what they test has not changed.
+"""Parts of the tests that `./launch/test.sh` skips, without --all, while their inputs have not changed.
 
-A test, or a parameter of one, belongs to a part by `@pytest.mark.more("NAME")`. Some parts are more than tests: test.sh asks for
-them by name. `.ci/all-passed` holds the commit at which all parts passed. A part whose inputs differ from that commit runs by
-itself.
+A test, or a parameter of one, belongs to a part by `@pytest.mark.more("NAME")`; test.sh also runs some parts itself. The file
+`.ci/all-passed` has the commit at which all parts passed. A part runs if its inputs differ from that commit.
 
 usage: python tests/support/parts.py run [--all]    print the names of the parts to run
-       python tests/support/parts.py left FILE      print what was left out, from the lines "PART NUMBER" that tests added to FILE
+       python tests/support/parts.py left FILE      print what was skipped, from the lines "PART NUMBER" that tests added to FILE
 """
 
 import os
@@ -20,8 +19,8 @@ TOP = Path(__file__).resolve().parents[2]
 PASSED = ".ci/all-passed"
 REQUIREMENTS = ("pyproject.toml", "requirements.lock")
 KERNELS = ("hpcml/kernels/*", "hpcml/*kernel*.py", "hpcml/*losses*", "hpcml/check/*")
-RUNS = ("hpcml/run/*", "hpcml/engine/*", "hpcml/signals.py", "hpcml/__main__.py", "hpcml/cli/guard.py", "hpcml/mpi/start.py")
-# part -> its inputs: patterns of paths, in which * stands for any characters, also for /
+RUNS = ("hpcml/run/*", "hpcml/signals.py", "hpcml/__main__.py", "hpcml/cli/guard.py", "hpcml/mpi/start.py")
+# part -> its inputs: patterns of paths, in which * matches any characters, also /
 PARTS = {
     "kernels": (*KERNELS, *REQUIREMENTS, "tests/support/instructions.py", "tests/support/gpu_on_simulator.py"),
     "versions": (*KERNELS, *REQUIREMENTS, "hpcml/files/*", "tests/support/lowest.py", "tests/support/short_run.py"),
@@ -31,7 +30,7 @@ PARTS = {
         *("tests/support/faults.py", "tests/support/interrupts.py", "tests/support/private_slurm.py"),
     ),
     "files": ("hpcml/conversion/*", "hpcml/files/*", "hpcml/data/*", "hpcml/model/*", "tests/support/damage*.py"),
-    "methods": ("hpcml/methods/*", "hpcml/estimators/*", "hpcml/run/*", "hpcml/engine/*", "tests/support/toy.py"),
+    "methods": ("hpcml/methods/*", "hpcml/estimators/*", "hpcml/run/*", "tests/support/toy.py"),
     "ranks": ("hpcml/mpi/*", "tests/support/rendezvous.py"),
     "documents": ("docs/*", "README.md", "examples/*", "tests/support/document_commands.py"),
     "lab": ("launch/lab/*", *REQUIREMENTS),
@@ -49,7 +48,7 @@ def git(*words):
 
 
 def passed_at():
-    """The commit at which all parts passed, if HEAD comes after it; else None."""
+    """Return the commit at which all parts passed, if HEAD comes after it; else None."""
     path = TOP / PASSED
     commit = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
     known = re.fullmatch(r"[0-9a-f]{40}", commit) and git("merge-base", "--is-ancestor", commit, "HEAD") is not None
@@ -57,7 +56,7 @@ def passed_at():
 
 
 def changed(commit):
-    """The files in which the working tree differs from a commit; None if git cannot say."""
+    """Return the files that differ from a commit; None if git fails."""
     differing, new = (
         git("diff", "--name-only", "--no-renames", "-z", commit),
         git("ls-files", "-z", "--others", "--exclude-standard"),
@@ -66,20 +65,18 @@ def changed(commit):
 
 
 def parts_of(files, read):
-    """The parts with an input among these files, or with a test in one of them; `read` returns the text of a file."""
+    """Return the parts with an input among these files, or with a test in one; `read` returns the text of a file."""
     found = {part for part, inputs in PARTS.items() if any(fnmatch(name, pattern) for name in files for pattern in inputs)}
     tests = [name for name in files if name.startswith("tests/") and name.endswith(".py") and name != "tests/support/parts.py"]
     return found | {part for name in tests for part in MARK.findall(read(name))}
 
 
 def text_of(name):
-    """The text of a file; "" if it has been removed."""
     path = TOP / name
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def parts_to_run(everything=False):
-    """The parts to run, in the order of the table."""
     commit = passed_at()
     files = None if everything or commit is None else changed(commit)
     found = PARTS if files is None else parts_of(files, text_of)
@@ -87,7 +84,7 @@ def parts_to_run(everything=False):
 
 
 def left_out(lines, run):
-    """A sentence on what a run left out, from its lines "PART NUMBER" and the parts that it ran."""
+    """Return a sentence on what a run skipped, from its lines "PART NUMBER" and the parts that it ran."""
     counts = Counter()
     for line in lines:
         part, number = line.split()
@@ -104,7 +101,6 @@ def left_out(lines, run):
 
 
 def main(command, *words):
-    """Print what is asked for."""
     if command == "run":
         print(" ".join(parts_to_run("--all" in words)))
     else:

@@ -1,4 +1,4 @@
-"""Git repositories of tests."""
+"""Git repositories for tests."""
 
 import subprocess
 
@@ -6,7 +6,7 @@ WHO = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"
 
 
 def git(folder, *words):
-    """Run git in a folder: what it prints."""
+    """Run git in a folder and return its output."""
     return subprocess.run(["git", *WHO, *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -1,4 +1,4 @@
-"""Who may import what: rooms in layers, no circles between files, and each foreign library at home in one room."""
+"""Imports: packages in layers, no cycles between files, and one package for each foreign library."""
 
 import ast
 import re
@@ -10,14 +10,14 @@ import pytest
 import hpcml
 
 TOP = Path(hpcml.__file__).parent
-# From the ground up: a room imports only from its own layer and from lower ones.
+# From the bottom: a package imports only from its own layer and from lower ones.
 ORDER = [
     {"errors", "log", "rng", "partition", "slices", "options", "signals", "deferred", "loading", "launcher", "version"},
     {"files", "mpi", "kernels"},
     {"data", "losses", "measures"},
     {"model"},
-    {"engine", "run"},
-    {"estimators"},  # what the estimators of all methods share; it knows no method
+    {"run"},
+    {"estimators"},  # shared by the estimators of all methods
     {"methods"},
     {"conversion", "evaluation", "prediction", "tuning", "crossval", "reduce", "near_duplicates", "planning", "reporting"},
     {"serving", "check"},
@@ -25,31 +25,30 @@ ORDER = [
     {"cli"},
     {"__main__", "dataset", ""},  # "" is the package itself
 ]
-OF_ONE_METHOD = {"reduce"}  # selection by the weights of a single method
+USES_ONE_METHOD = {"reduce"}  # selection by the weights of one method
 LEVELS = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 PATH = re.compile(r"hpcml(\.\w+)+(:\w+)?")
 
 
 @dataclass(frozen=True)
 class Import:
-    """That a file names a module of ours, or the first part of another's."""
+    """A module that a file imports, or names in a string."""
 
     name: str
-    running: bool  # not only for type checkers, nor only as a text that is resolved when it is needed
+    at_run_time: bool  # not only for type checkers, and not in a string
     line: int
-    text: bool = False
 
 
 def module_of(path):
-    """The dotted name of a file, without `hpcml.`."""
+    """Return the dotted name of a file, without `hpcml.`."""
     return ".".join(path.relative_to(TOP).with_suffix("").parts).removesuffix("__init__").rstrip(".")
 
 
 FILES = {module_of(path): path for path in sorted(TOP.rglob("*.py"))}
 
 
-def resolved(name):
-    """The module that a dotted name of ours is, or is in; None for another's."""
+def resolve(name):
+    """Return the module of hpcml that a dotted name is, or is in; None for other packages."""
     if name.split(".")[0] != "hpcml":
         return None
     parts = name.replace(":", ".").split(".")[1:]
@@ -58,158 +57,131 @@ def resolved(name):
     return ".".join(parts)
 
 
-def imports_of(path):
-    """Every Import of a file, wherever it is in it."""
+def list_imports(path):
+    """Yield the imports of a file, at any level."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    checked = set()
+    type_checking = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            checked |= {id(inner) for each in node.body for inner in ast.walk(each)}
+            type_checking |= {id(inner) for each in node.body for inner in ast.walk(each)}
+    constants = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            constants[node.targets[0].id] = format_string(node.value, constants)
     for node in ast.walk(tree):
-        names, running = [], id(node) not in checked
+        names, at_run_time = [], id(node) not in type_checking
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and PATH.fullmatch(node.value):
-            names, running = [node.value], False
-        elif isinstance(node, ast.JoinedStr):  # f"{_PROBE}.train:train", with the constant's value
-            text = "".join(_text(part, tree) for part in node.values)
-            names, running = [text] if PATH.fullmatch(text) else [], False
+        elif isinstance(node, ast.Constant | ast.JoinedStr) and PATH.fullmatch(text := format_string(node, constants)):
+            names, at_run_time = [text], False
         for name in names:
-            yield Import(name, running, node.lineno, isinstance(node, ast.Constant | ast.JoinedStr))
+            yield Import(name, at_run_time, node.lineno)
 
 
-def _text(part, tree):
-    """A part of an f-string, as far as it is known: the values of constants of the file."""
-    if isinstance(part, ast.Constant):
-        return str(part.value)
-    wanted = ast.unparse(part.value)
-    for node in tree.body:
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                pairs = [(target, node.value)]
-                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                    pairs = zip(target.elts, node.value.elts, strict=True)
-                for name, value in pairs:
-                    if ast.unparse(name) == wanted and isinstance(value, ast.Constant):
-                        return str(value.value)
-    return "?"
+def format_string(node, constants):
+    """Return the value of a string, also of an f-string with constants of the file, or of the package of the file."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(format_string(part, constants) for part in node.values)
+    if isinstance(node, ast.FormattedValue):
+        return constants.get(ast.unparse(node.value), "?")
+    if ast.unparse(node).startswith("__name__.rpartition"):
+        return "hpcml.methods"
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else "?"
 
 
-IMPORTS = {module: list(imports_of(path)) for module, path in FILES.items()}
+IMPORTS = {module: list(list_imports(path)) for module, path in FILES.items()}
 
 
-def ours(module, running_only=False):
-    """The modules of ours that a module names: (name, Import)."""
-    for one in IMPORTS[module]:
-        found = resolved(one.name)
-        if found == "" and one.text:
-            continue  # what earlier versions had
-        if found is not None and (one.running or not running_only):
-            yield found, one
+def own_imports(module, at_run_time=False):
+    """Yield the modules of hpcml that a module imports, or names: (name, Import)."""
+    for each in IMPORTS[module]:
+        name = resolve(each.name)
+        if name is not None and (each.at_run_time or not at_run_time):
+            yield name, each
 
 
 def room_of(module):
     return module.split(".")[0]
 
 
-def test_every_room_has_a_place():
+def test_every_package_has_a_layer():
     assert {room_of(module) for module in FILES} <= LEVELS.keys()
 
 
-def test_nothing_imports_upward():
-    """Nor names what is above, for type checkers or as a text; what the package gives to users it names from above."""
-    found = []
-    for module in FILES:
-        for name, one in ours(module):
-            if LEVELS[room_of(name)] > LEVELS[room_of(module)]:
-                found.append(f"{FILES[module]}:{one.line}: {one.name}")
-    assert not found, "\n".join(found)
+def test_nothing_imports_from_a_higher_layer():
+    upward = [
+        f"{FILES[module]}:{each.line}: {each.name}"
+        for module in FILES
+        for name, each in own_imports(module)
+        if LEVELS[room_of(name)] > LEVELS[room_of(module)]
+    ]
+    assert not upward, "\n".join(upward)
 
 
-def in_circles(graph):
-    """The nodes of a graph that are in a circle, or lead to one."""
+def find_cycles(graph):
+    """Return the nodes of a graph that are in a cycle, or lead to one."""
     while leaves := {node for node, needed in graph.items() if not needed}:
         graph = {node: needed - leaves for node, needed in graph.items() if node not in leaves}
     return sorted(graph)
 
 
-def test_no_circle_between_files():
-    graph = {module: {name for name, _ in ours(module, running_only=True) if name not in ("", module)} for module in FILES}
-    assert in_circles(graph) == []
+def test_no_cycle_between_files():
+    graph = {module: {name for name, _ in own_imports(module, at_run_time=True) if name not in ("", module)} for module in FILES}
+    assert find_cycles(graph) == []
 
 
-def test_no_circle_between_rooms():
+def test_no_cycle_between_packages():
     graph = {room_of(module): set() for module in FILES}
     for module in FILES:
-        graph[room_of(module)] |= {room_of(name) for name, _ in ours(module)} - {"", room_of(module)}
-    assert in_circles(graph) == []
+        graph[room_of(module)] |= {room_of(name) for name, _ in own_imports(module)} - {"", room_of(module)}
+    assert find_cycles(graph) == []
 
 
-def test_circles_are_found():
-    assert in_circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set(), "e": {"d"}}) == ["a", "b", "c"]
+def test_finds_cycles():
+    assert find_cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set(), "e": {"d"}}) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize(("package", "room"), [("mpi4py", "mpi"), ("numba", "kernels")])
-def test_one_room_only(package, room):
-    users = {module for module in FILES for one in IMPORTS[module] if one.name.split(".")[0] == package}
-    assert {room_of(module) for module in users} == {room}
-
-
-def test_instructions_are_written_in_one_room():
-    users = {module for module in FILES for one in IMPORTS[module] if one.name.split(".")[0] == "llvmlite"} - {
-        "kernels.cache"
-    }  # which asks for its version
-    assert users and all(module.startswith("kernels.lanes.") for module in users), users
+@pytest.mark.parametrize(("library", "package"), [("mpi4py", "mpi"), ("numba", "kernels"), ("llvmlite", "kernels")])
+def test_library_is_used_in_one_package(library, package):
+    users = {module for module in FILES for each in IMPORTS[module] if each.name.split(".")[0] == library}
+    assert {room_of(module) for module in users} == {package}
+    if library == "llvmlite":  # kernels.cache reads its version
+        assert all(module.startswith("kernels.lanes.") for module in users - {"kernels.cache"}), users
 
 
 def method_room(module):
-    """The room of a method that a module is in; None for others."""
+    """Return the method of a module; None for modules of no method."""
     parts = module.split(".")
     return parts[1] if parts[0] == "methods" and len(parts) > 2 else None
 
 
 def test_methods_do_not_import_one_another():
-    """They share linear/, which knows none of them."""
+    """They share methods/linear, which imports none of them."""
     for module in FILES:
         here = method_room(module)
         if here is not None:
-            others = {method_room(name) for name, _ in ours(module)} - {None, here, "linear"}
+            others = {method_room(name) for name, _ in own_imports(module)} - {None, here, "linear"}
             assert not others, f"{module} imports methods/{', '.join(others)}"
-            assert "methods.registry" not in {name for name, _ in ours(module)}, module
+            assert "methods.registry" not in {name for name, _ in own_imports(module)}, module
 
 
-def test_only_the_registry_names_methods():
+def test_only_the_registry_imports_methods():
     rooms = {method_room(module) for module in FILES} - {None}
-    named = {method_room(name) for name, _ in ours("methods.registry")} - {None}
-    assert named | {"linear"} == rooms  # which trains the methods that have nothing else that does
+    named = {method_room(name) for name, _ in own_imports("methods.registry")} - {None}
+    assert named | {"linear"} == rooms
     for module in FILES:
-        if room_of(module) == "methods" or {room_of(module), module} & OF_ONE_METHOD:
+        if room_of(module) == "methods" or {room_of(module), module} & USES_ONE_METHOD:
             continue
-        named = {name for name, _ in ours(module) if method_room(name) not in (None, "linear")}
-        if module == "":  # what the package gives to users
+        named = {name for name, _ in own_imports(module) if method_room(name) not in (None, "linear")}
+        if module == "":  # the public classes
             named = {name for name in named if not name.endswith("estimator")}
         assert not named, f"{FILES[module]} names {sorted(named)}"
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in FILES.values() if path.name == "__init__.py" and path.parent != TOP], ids=module_of
-)
-def test_a_room_says_where_to_begin(path):
-    about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-    if module_of(path) == "kernels.lanes":  # which shows how a kernel is made
-        return
-    sentence = re.split(r"\.\s", about[about.index("Begin with") :] + " ")[0]
-    names = [
-        name if name.startswith("hpcml.") else f"hpcml.{module_of(path)}.{name}" for name in re.findall(r"`([\w.]+)`", sentence)
-    ]
-    assert names
-    assert [name for name in names if name.removeprefix("hpcml.") not in FILES] == []
-
-
-def test_a_class_name_is_taken_once():
+def test_class_names_are_unique():
     names = [
         node.name
         for path in FILES.values()

@@ -45,5 +45,5 @@ def test_where_nothing_is_near_the_sentence_is_short_and_says_where_to_look():
     assert refused(*train, "--zzz") == "Unknown option: --zzz. `hpcml train dual --help` lists the options."
     assert refused(*train, "--tol", "1") == "Unknown option: --tol. Did you mean --dual-tol?"
     for tokens, name in ((("threshold", "r", "d.h5"), "--measure"), (("predict", "r", "d.h5", "-o", "y.csv", "--top"), "--top")):
-        assert refused(*tokens) == f"{name}: no value, but one is required; `hpcml {tokens[0]} --help` describes it"
+        assert refused(*tokens) == f"{name}: missing, but required; `hpcml {tokens[0]} --help` describes it"
     assert refused("train", "zzz", "x.h5") == "no method 'zzz'; `hpcml train --help` lists what there is"

@@ -1,6 +1,6 @@
-"""What libraries compute in other bits on other processors is not used for what is saved: exp and its like, and sums of products.
+"""Library functions whose bits depend on the processor (exp and others, sums of products) are not used for saved results.
 
-`hpcml.kernels.elementary` and `elementwise` have the functions; sums are written as loops, or as numpy's sums of products.
+`hpcml.kernels.elementary` and `elementwise` replace the functions; sums are loops, or numpy's sums of products.
 """
 
 import ast
@@ -21,36 +21,36 @@ LIBRARIES = {"math", "np", "numpy", "cmath"}
 PACKAGES = ("scipy.special", "scipy.stats", "scipy.optimize", "scipy.linalg", "scipy.integrate", "scipy.interpolate", "daqp")
 
 SECONDS = "forecasts of seconds"
-DEVICE = "the device's own, whose last bits are not the CPU's"
-SHOWN = "drawn or shown, not read again"
+DEVICE = "functions of the GPU, whose last bits differ from the CPU's"
+SHOWN = "only drawn or printed"
 FOLDERS = {"planning": SECONDS}
 EXCEPTIONS = {
-    "crossval/table.py": {"scipy.stats": "p of t-tests, which nothing is decided by"},
+    "crossval/table.py": {"scipy.stats": "p values of t-tests, which are only printed"},
     "crossval/problems.py": {"@": "whole numbers, which are exact in any order"},
     "evaluation/rows.py": {"@": "whole numbers, which are exact in any order"},
     "evaluation/unlearnt.py": {"@": "whole numbers, which are exact in any order"},
-    "kernels/__init__.py": {"scipy.linalg": "imported in time, not used"},
+    "kernels/__init__.py": {"scipy.linalg": "imported early, not used"},
     "kernels/device.py": dict.fromkeys(("math.exp", "math.log", "math.erf", "math.erfc"), DEVICE),
     "methods/bayes/estimator.py": {"@": "scores in memory, for scikit-learn"},
     "methods/linear/estimator.py": {"safe_sparse_dot": "scores in memory, for scikit-learn"},
     "methods/online/order.py": {"np.log2": SHOWN},
     "methods/online/estimator.py": {"safe_sparse_dot": "scores in memory, for scikit-learn"},
-    "methods/svmperf/svmperf.py": {"daqp": "the solver of the quadratic program, which has no other"},
-    "prediction/table.py": {"np.log10": "how many digits are tried; the number is then compared"},
+    "methods/svmperf/svmperf.py": {"daqp": "solves the quadratic program; there is no other solver"},
+    "prediction/table.py": {"np.log10": "number of digits to try; the result is then compared"},
     "reporting/gather.py": {"np.log": SHOWN},
     "reporting/statistics.py": dict.fromkeys(("**", "np.exp", "np.log"), SHOWN),
 }
 
 
 def dotted(node):
-    """`a.b.c` of names and attributes; "" of others."""
+    """Return `a.b.c` for names and attributes; "" for other nodes."""
     if isinstance(node, ast.Name):
         return node.id
     return f"{before}.{node.attr}" if isinstance(node, ast.Attribute) and (before := dotted(node.value)) else ""
 
 
 def is_exact(power, in_kernel):
-    """Whether a power is whole, of 2, 5 or 10; or a square in a kernel, where numba multiplies."""
+    """Return whether a power has the base 1, 2, 5 or 10, or is a square in a kernel, where numba multiplies."""
     if isinstance(power, ast.AugAssign):
         return False
     base = power.left.operand if isinstance(power.left, ast.UnaryOp) else power.left
@@ -59,8 +59,8 @@ def is_exact(power, in_kernel):
     return in_kernel and isinstance(power.right, ast.Constant) and power.right.value == 2
 
 
-def uses(source, in_kernel=False):
-    """What a source uses of `FUNCTIONS`, `PRODUCTS` and `PACKAGES`."""
+def find_uses(source, in_kernel=False):
+    """Return the FUNCTIONS, PRODUCTS and PACKAGES that a source uses."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult | ast.Pow):
@@ -85,17 +85,17 @@ def uses(source, in_kernel=False):
     return found
 
 
-def test_libraries_functions_are_used_only_where_it_is_said_why():
+def test_library_functions_are_used_only_with_a_reason():
     found = {}
     for path in sorted(TOP.rglob("*.py")):
         name = path.relative_to(TOP).as_posix()
-        if name.split("/")[0] not in FOLDERS and (used := uses(path.read_text(encoding="utf-8"), "kernels" in name)):
+        if name.split("/")[0] not in FOLDERS and (used := find_uses(path.read_text(encoding="utf-8"), "kernels" in name)):
             found[name] = used
     assert found == {name: set(reasons) for name, reasons in EXCEPTIONS.items()}
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "expected"),
     [
         ("from math import exp, sqrt", {"math.exp"}),
         ("import math\nf = math.pow", {"math.pow"}),
@@ -108,6 +108,6 @@ def test_libraries_functions_are_used_only_where_it_is_said_why():
         ("2.0**k + 10**k - (-1) ** k + math.sqrt(x) + elementwise.log(x)", set()),
     ],
 )
-def test_each_of_them_is_found(source, found):
-    assert uses(source) == found
-    assert uses("x**2 + y**3", in_kernel=True) == {"**"} != uses("x**2", in_kernel=True)
+def test_finds_each_kind_of_use(source, expected):
+    assert find_uses(source) == expected
+    assert find_uses("x**2 + y**3", in_kernel=True) == {"**"} != find_uses("x**2", in_kernel=True)

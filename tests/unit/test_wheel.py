@@ -1,4 +1,4 @@
-"""What a wheel and a source distribution hold: all of the package, and nothing besides."""
+"""The wheel and the source distribution have all files of the package and no others."""
 
 import re
 import shutil
@@ -33,7 +33,7 @@ def build(folder, what=BUILD):
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory):
-    """A folder with a wheel and a source distribution, built from a copy of this clone with one commit."""
+    """A folder with the wheel and the source distribution of a copy of this clone with one commit."""
     pytest.importorskip("setuptools", minversion="77", reason="building needs setuptools 77 (pip install '.[test]')")
     clone, folder = PACKAGE.parent, tmp_path_factory.mktemp("clone")
     of_git = [name for name in (".gitattributes", ".gitignore") if (clone / name).exists()]  # not in a source distribution
@@ -48,28 +48,23 @@ def dist(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def version(dist):
-    """The version with the commit of that copy."""
+    """The version of that copy."""
     if not COMMIT.startswith("$"):
         pytest.skip("these files are of a source distribution, whose commit is fixed")
     return f"{NUMBER}+g{git(dist.parent, 'rev-parse', 'HEAD')[:8]}"
 
 
 def version_of(folder):
-    """The version that hpcml in a folder has, without the packages of this environment."""
-    code = "import hpcml; print(hpcml.__version__)"
-    return subprocess.run(
-        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(folder)!r}); {code}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
+    """Return the version of hpcml in a folder, without the packages of this environment."""
+    code = f"import sys; sys.path.insert(0, {str(folder)!r}); import hpcml; print(hpcml.__version__)"
+    return subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_a_wheel_and_a_source_distribution_have_the_version_of_their_commit(dist, version, tmp_path):
+def test_distributions_have_the_version_of_their_commit(dist, version, tmp_path):
     (wheel,), (source,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
     assert str(Version(version)) == version
     assert [wheel.name, source.name] == [f"hpcml-{version}-py3-none-any.whl", f"hpcml-{version}.tar.gz"]
-    assert "$Format" in (dist.parent / "hpcml" / "version.py").read_text()  # of which the source distribution has a hard link
+    assert "$Format" in (dist.parent / "hpcml" / "version.py").read_text()  # the source distribution has a hard link to it
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
     assert version_of(tmp_path / "installed") == version_of(dist.parent) == version
@@ -79,20 +74,7 @@ def test_a_wheel_and_a_source_distribution_have_the_version_of_their_commit(dist
     assert [each.name for each in again.iterdir()] == [wheel.name]
 
 
-def test_an_older_copy_in_the_folder_of_builds_does_not_keep_its_commit(dist, version, tmp_path):
-    clone = tmp_path / "clone"
-    git(tmp_path, "clone", "-q", str(dist.parent), str(clone))
-    shutil.copytree(dist.parent / "build", clone / "build")
-    (clone / "hpcml" / "errors.py").touch()
-    (clone / "hpcml" / "new.py").write_text('"""New."""\n')
-    (wheel,) = build(clone, "from setuptools import build_meta as b; b.build_wheel('dist')").iterdir()
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "installed")
-    assert wheel.name.split("-")[1] == version_of(tmp_path / "installed") == version_of(clone)
-    assert version_of(clone) == f"{version}.dirty"
-
-
-def test_an_archive_of_git_has_the_version_of_its_commit(dist, version, tmp_path):
+def test_archive_of_git_has_the_version_of_its_commit(dist, version, tmp_path):
     git(dist.parent, "archive", "-o", str(tmp_path / "a.tar"), "HEAD", "hpcml/__init__.py", "hpcml/version.py")
     shutil.unpack_archive(tmp_path / "a.tar", tmp_path / "archive", filter="data")
     assert version_of(tmp_path / "archive") == version
@@ -109,7 +91,7 @@ def package_files():
     return {f"hpcml/{path.relative_to(PACKAGE).as_posix()}" for path in [*PACKAGE.rglob("*.py"), *others]}
 
 
-def test_a_wheel_holds_the_package_its_licence_and_no_tests(dist):
+def test_wheel_has_the_package_and_its_licence_only(dist):
     (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         about = f"{wheel.name.removesuffix('-py3-none-any.whl')}.dist-info"
@@ -118,7 +100,7 @@ def test_a_wheel_holds_the_package_its_licence_and_no_tests(dist):
         assert "hpcml = hpcml.__main__:main" in archive.read(f"{about}/entry_points.txt").decode()
 
 
-def test_a_source_distribution_holds_all_that_is_needed_to_read_run_and_test_it(dist):
+def test_source_distribution_has_documentation_and_tests(dist):
     (source,) = dist.glob("*.tar.gz")
     with tarfile.open(source) as archive:
         names = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
@@ -129,26 +111,19 @@ def test_a_source_distribution_holds_all_that_is_needed_to_read_run_and_test_it(
     assert not [name for name in names if "__pycache__" in name]
 
 
-def description(dist):
+def test_description_has_no_dead_link(dist):
     (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         about = Parser().parsestr(archive.read(name).decode())
     assert about["Description-Content-Type"] == "text/markdown"
-    return about.get_payload()
+    text = about.get_payload()
+    assert not re.search(r"\]\((?!https?://)", text) and "<!--" not in text
+    files = set(re.findall(r"`([\w./-]+\.(?:md|cff))`", text))
+    assert files and all((PACKAGE.parent / name).is_file() for name in files)
 
 
-def test_the_page_of_a_package_index_has_no_link_that_leads_nowhere(dist):
-    text = description(dist)
-    assert not re.search(r"\]\((?!https?://)", text)
-    named = set(re.findall(r"`([\w./-]+\.(?:md|cff))`", text))
-    assert {"docs/learn/first.md", "docs/methods/dual.md", "CHANGELOG.md"} <= named
-    assert all((PACKAGE.parent / name).is_file() for name in named)
-    assert "## Which method" in text and "<!--" not in text
-
-
-def test_all_is_what_users_need_and_has_one_mpi():
+def test_extra_all_has_every_extra_of_users_and_one_mpi():
     extras = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    (wanted,) = extras["all"]
-    own = set(re.fullmatch(r"hpcml\[(.*)\]", wanted)[1].split(","))
+    own = set(re.fullmatch(r"hpcml\[(.*)\]", extras["all"][0])[1].split(","))
     assert own == set(extras) - {"all", "openmpi", "intel", "gpu", "bench", "docs", "test"}

@@ -9,7 +9,7 @@ functions, and a product of matrices, give.
 OUT.json has the digests of every run, and by what they were computed; OUT.md the table: of each thing made the digest, and the runs
 that have another one. On another machine, --against OUT.json compares.
 
-Exit code 1: something did not run, differs between runs, or is not as in EARLIER.json; where another package computes (OTHERS in
+Exit code 1: something did not run, differs between runs, or is not as in EARLIER.json; where another package computes (EXTERNAL in
 hpcml/check/bits.py) that is only told.
 """
 
@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hpcml.check.bits import OTHERS, package_of
+from hpcml.check.bits import EXTERNAL, find_package
 from launch.lab.core.bench import Failed
 from launch.lab.core.tables import read_json, write_json
 from launch.lab.core.timing import CommandError, run_command
@@ -185,7 +185,7 @@ def run(
     out.with_suffix(".md").write_text(markdown(runs, bites), encoding="utf-8")
     wrong = [{"what": name, "wrong": result["failed"]} for name, result in runs.items() if "failed" in result]
     for what, how in differences(runs, read_json(against)["runs"] if against else {}):
-        if package := package_of(what, OTHERS):
+        if package := find_package(what, EXTERNAL):
             yield {"what": what, "note": f"{how} (computed by {package})"}
         else:
             wrong.append({"what": what, "wrong": how})

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hpcml.check.bits import OF_CLASSES, TRAININGS, digest, words
+from hpcml.check.bits import OF_CLASSES, TRAININGS, compute_digest, name_training
 from launch.lab.bench.processors import SETTINGS, made_up_processors, with_kernels
 from launch.lab.core.bench import Failed
 from launch.lab.core.corpora import file_of
@@ -53,18 +53,18 @@ def run(
         files[name] = scratch / f"{name}.h5"
         run_command(hpcml_command(("convert", source, file_of(file), "-o", files[name], *options), 2), env=env)
     for name, path in files.items():
-        found[f"{name}, data"] = digest(path)
+        found[f"{name}, data"] = compute_digest(path)
         for method, more in TRAININGS:
             one_class, few = (("--label", "earn"), ("--min-positives", "300")) if name == "reuters" else ((), ())
-            options = (*words(more), *(one_class if method in OF_CLASSES else few))
+            options = (*name_training(method, more).split()[1:], *(one_class if method in OF_CLASSES else few))
             for n in ranks if not methods or method in methods else ():
                 command = hpcml_command(("train", method, path, "-o", scratch / "run", "--force", *options), n)
                 try:
                     run_command(command, env=os.environ | env, timeout=LIMIT)
-                    value = digest(scratch / "run" / "model.h5")
+                    value = compute_digest(scratch / "run" / "model.h5")
                 except CommandError as error:
                     value = str(error)
-                found[f"{name}, {' '.join([method, *words(more)])}, {n} rank(s)"] = value
+                found[f"{name}, {name_training(method, more)}, {n} rank(s)"] = value
     write_json(out, found)
     alike: dict[str, set[str]] = {}
     for name, value in found.items():

@@ -1,4 +1,4 @@
-"""The guard ends a process at a signal whatever its main thread does, and says why once."""
+"""The guard ends a process after a signal, whatever its main thread does, with one sentence."""
 
 import os
 import signal
@@ -15,83 +15,82 @@ from hpcml.cli.guard import Guard
 from hpcml.signals import undone
 from hpcml.signals import StopSignals
 guard = Guard(StopSignals().__enter__()).start()
-with undone(lambda: Path({left!r}).unlink()):
+with undone(lambda: Path({unfinished!r}).unlink()):
     {body}
-    while True:  # a library that swallows whatever is raised
+    while True:  # a library that swallows every exception
         with contextlib.suppress(BaseException):
             time.sleep(60)
 """
 
 
 def run(tmp_path, body, env=None):
-    """The exit code, what was said, and whether what is unfinished was removed."""
-    left = tmp_path / "left"
-    left.touch()
-    command = [sys.executable, "-c", PROGRAM.format(left=str(left), body=body.replace("\n", "\n    "))]
+    """Return the exit code, stderr, and whether the unfinished file was removed."""
+    unfinished = tmp_path / "unfinished"
+    unfinished.touch()
+    command = [sys.executable, "-c", PROGRAM.format(unfinished=str(unfinished), body=body.replace("\n", "\n    "))]
     done = subprocess.run(command, env=os.environ | (env or {}), capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stderr, not left.exists()
+    return done.returncode, done.stderr, not unfinished.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_the_process_at_once(tmp_path, number):
     file = tmp_path / "code"
-    code, said, removed = run(tmp_path, f"os.kill(os.getpid(), {number})", {"HPCML_EXIT_FILE": str(file)})
-    assert (code, said, removed) == (128 + number, f"hpcml: interrupted by {number.name}\n", True)
+    code, stderr, removed = run(tmp_path, f"os.kill(os.getpid(), {number})", {"HPCML_EXIT_FILE": str(file)})
+    assert (code, stderr, removed) == (128 + number, f"hpcml: interrupted by {number.name}\n", True)
     assert file.read_text() == f"{128 + number}\n"
 
 
-def test_signal_that_came_before_the_guard_counts(tmp_path):
+def test_signal_before_the_guard_starts_counts(tmp_path):
     early = "signals = StopSignals().__enter__()\nos.kill(os.getpid(), signal.SIGTERM)\nGuard(signals).start()"
     assert run(tmp_path, early)[0] == 143
 
 
-@pytest.mark.parametrize(("checkpoint", "where"), [(True, r"from the checkpoint of 0 s ago"), (False, "from the beginning")])
-def test_run_that_comes_to_no_checkpoint_ends_resumable(tmp_path, checkpoint, where):
+@pytest.mark.parametrize(("checkpoint", "reason"), [(True, "from the checkpoint of 0 s ago"), (False, "from the beginning")])
+def test_run_without_a_checkpoint_in_time_ends_resumable(tmp_path, checkpoint, reason):
     folder = tmp_path / "run"
     (folder / "checkpoint").mkdir(parents=True)
     (folder / "config.toml").touch()
     newest = folder / "checkpoint" / "state-000001.h5"
     fresh = f"Path({str(newest)!r}).touch()" if checkpoint else "pass"
-    body = f"hpcml.cli.guard.PATIENCE = 0.1\nguard.run = Path({str(folder)!r})\n{fresh}\nos.kill(os.getpid(), signal.SIGTERM)"
-    code, said, _ = run(tmp_path, body)
-    assert code == 75
-    assert said == f"hpcml: interrupted by SIGTERM and without a new checkpoint after 0.1 s; continue with --resume, {where}\n"
+    body = f"hpcml.cli.guard.CHECKPOINT_SECONDS = 0.1\nguard.run = Path({str(folder)!r})\n{fresh}\n"
+    body += "os.kill(os.getpid(), signal.SIGTERM)"
+    code, stderr, _ = run(tmp_path, body)
+    assert code == 75 and stderr.startswith("hpcml: interrupted by SIGTERM ") and stderr.endswith(f"{reason}\n")
 
 
-def test_finished_run_is_not_called_resumable(tmp_path):
+def test_finished_run_is_not_resumable(tmp_path):
     for name in ("config.toml", "model.h5"):
         (tmp_path / name).touch()
     assert run(tmp_path, f"guard.run = Path({str(tmp_path)!r})\nos.kill(os.getpid(), signal.SIGTERM)")[0] == 143
 
 
-def test_usr1_gives_the_time_that_a_checkpoint_takes(tmp_path):
+def test_usr1_sets_no_limit_for_the_checkpoint(tmp_path):
     (tmp_path / "config.toml").touch()
-    body = f"hpcml.cli.guard.PATIENCE = 0.1\nguard.run = Path({str(tmp_path)!r})\nos.kill(os.getpid(), signal.SIGUSR1)\n"
-    body += "while not guard.signals.seen: pass\ntime.sleep(0.5)\nguard.end_begins(75)\nos._exit(75)"
+    body = f"hpcml.cli.guard.CHECKPOINT_SECONDS = 0.1\nguard.run = Path({str(tmp_path)!r})\nos.kill(os.getpid(), signal.SIGUSR1)\n"
+    body += "while not guard.signals.seen: pass\ntime.sleep(0.5)\nguard.begin_exit(75)\nos._exit(75)"
     assert run(tmp_path, body)[:2] == (75, "")
 
 
-def test_signal_after_the_end_has_begun_does_nothing(tmp_path):
-    assert run(tmp_path, "guard.end_begins(0)\nos.kill(os.getpid(), signal.SIGTERM)\nos._exit(0)") == (0, "", False)
+def test_signal_after_the_exit_has_begun_is_ignored(tmp_path):
+    assert run(tmp_path, "guard.begin_exit(0)\nos.kill(os.getpid(), signal.SIGTERM)\nos._exit(0)") == (0, "", False)
 
 
 def test_rank_without_its_launcher_ends(tmp_path):
-    left = tmp_path / "left"
-    left.touch()
-    inner = PROGRAM.format(left=str(left), body="print('READY', flush=True)")
+    unfinished = tmp_path / "unfinished"
+    unfinished.touch()
+    inner = PROGRAM.format(unfinished=str(unfinished), body="print('READY', flush=True)")
     launcher = (  # it dies when its rank is ready
         f"import subprocess, sys, os, signal\np = subprocess.Popen([sys.executable, '-c', {inner!r}], stdout=subprocess.PIPE)\n"
         "p.stdout.readline()\nprint(p.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
     )
     command, env = [sys.executable, "-c", launcher], os.environ | {"PMI_RANK": "0", "PMI_SIZE": "2"}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
-    # it returns when the rank, too, has closed its stderr
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)  # until the rank closes stderr
     assert "hpcml: interrupted by SIGTERM" in done.stderr
-    assert not left.exists()
+    assert not unfinished.exists()
 
 
-def test_a_signal_to_one_rank_reaches_the_one_beside_it():
-    """The parent stands for the launcher; rank 0 must end by the signal, and say so."""
+def test_signal_to_one_rank_ends_its_neighbour_too():
+    """The parent takes the place of the launcher; rank 0 must end by the signal and print it."""
     rank = (
         "import time\nfrom hpcml.cli.guard import Guard\nfrom hpcml.signals import StopSignals\n"
         "Guard(StopSignals().__enter__()).start()\nprint('ready', flush=True)\ntime.sleep(60)\n"

@@ -1,0 +1,76 @@
+"""`convert docstrings`: the docstrings of installed packages as documents."""
+
+from hpcml import mpi
+from hpcml.conversion.docstrings import docstrings_of, find_modules, first_of_each, modules_below
+
+CODE = b'''# -*- coding: latin-1 -*-
+"""A module about \xe4 cats and dogs."""
+import nothing_that_exists
+
+class Cat:
+    """One cat with four warm feet."""
+
+    @property
+    def feet(self):
+        """How many feet there are now."""
+
+    @feet.setter
+    def feet(self, n):
+        """Set the number of feet anew."""
+
+    def short(self):
+        """Too short."""
+
+if True:
+    try:
+        async def run():
+            """Run as long as it takes."""
+            def inner():
+                """An inner function with words enough."""
+    except ImportError:
+        def run():
+            """Run, but only as a fallback."""
+x = "\\d"
+'''
+
+
+def test_reads_every_docstring_with_a_unique_name():
+    documents = list(docstrings_of("pets.cats", CODE))
+    assert [(document.name, document.text) for document in documents] == [
+        ("pets.cats", "A module about ä cats and dogs."),
+        ("pets.cats.Cat", "One cat with four warm feet."),
+        ("pets.cats.Cat.feet", "How many feet there are now."),
+        ("pets.cats.Cat.feet#2", "Set the number of feet anew."),
+        ("pets.cats.run", "Run as long as it takes."),
+        ("pets.cats.run.inner", "An inner function with words enough."),
+        ("pets.cats.run#2", "Run, but only as a fallback."),
+    ]
+    assert {document.module for document in documents} == {"pets.cats"}
+
+
+def test_skips_code_that_cannot_be_parsed(recwarn):
+    for code in (b"print 'old'", b"\0", b"# coding: none-such\n", b"\xff", b"(" * 1000):
+        assert list(docstrings_of("m", code)) == []
+    assert list(docstrings_of("m", b"x = 1 is 1\n")) == []
+    assert not recwarn.list
+
+
+def test_finds_modules_of_a_folder(tmp_path):
+    for name in ("__init__.py", "a.py", "sub/__init__.py", "sub/b.py", "tests/c.py", "no-name/d.py", "e.txt", "plain/f.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("pass")
+    documents = sorted(modules_below(tmp_path, "top"))
+    assert [source.module for source in documents] == ["top", "top.a", "top.plain.f", "top.sub", "top.sub.b"]
+    assert all(source.size == 4 for source in documents)
+
+
+def test_finds_installed_modules_once_and_without_tests():
+    modules = [source.module for source in find_modules()]
+    assert modules == sorted(set(modules))
+    assert {"ast", "email.message", "numpy", "scipy.sparse", "sklearn.linear_model", "h5py", "numba.core.types"} <= set(modules)
+    assert not any({"tests", "test", "site-packages"} & set(module.split(".")) for module in modules)
+
+
+def test_keeps_the_first_of_equal_texts():
+    assert first_of_each(mpi.self_comm(), ["a", "b", "a", "\ud800", "b", "c"]) == [True, True, False, True, False, True]
+    assert first_of_each(mpi.self_comm(), []) == []
