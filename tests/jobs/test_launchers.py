@@ -94,8 +94,10 @@ def test_commands_that_a_rank_starts_are_no_ranks():
 SHARED_MEMORY = """
 mount -t tmpfs -o "$1" tmpfs /dev/shm || exit 99
 [[ -z $2 ]] || head -c "$2" /dev/zero >/dev/shm/other
-timeout 60 "${@:3}" </dev/null
+timeout 240 "${@:3}" </dev/null
 code=$?
+# joblib's resource tracker removes its files after the program has ended
+for _ in {1..100}; do [[ $(ls /dev/shm) != "${2:+other}" ]] || break; sleep 0.1; done
 ls /dev/shm >&2
 exit $code
 """
@@ -107,7 +109,7 @@ def with_shared_memory():
 
     def run(options, *command, other=""):
         call = ["unshare", "--mount", "bash", "-c", SHARED_MEMORY, "bash", options, str(other), *map(str, command)]
-        result = subprocess.run(call, capture_output=True, text=True, timeout=100, check=False)
+        result = subprocess.run(call, capture_output=True, text=True, timeout=300, check=False)
         if "unshare failed" in result.stderr or result.returncode == 99:
             pytest.skip(f"needs the right to mount a file system: {result.stderr.strip()}")
         return result
