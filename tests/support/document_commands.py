@@ -6,8 +6,8 @@ default: README.md and docs/**/*.md, except the pages with blocks that need Slur
 Commands of hpcml on one and two ranks run on standing ranks, because starting ranks takes most of the time. Processes are started
 for docs/learn/first.md, and for blocks with a pipe, a background job, a here-document or Python.
 
-Every page has a scratch folder with a copy of the project's files without the package. A page with `<!-- needs: first.md -->` (a path
-relative to the page) starts with the files that page left behind; that page is run first. Each block has a time limit.
+Every page has a scratch folder with a copy of the project's files without the package. A page with `<!-- needs: first.md -->` (a
+path relative to the page) starts with the files that page left behind; that page is run first. Each block has a time limit.
 
 A block after `<!-- not run: the reason -->` is only listed. A block after `<!-- run with: launch/slurm-here.sh with -->` runs on a
 private Slurm; where Slurm cannot run, it is only listed, unless HPCML_NEEDS_SLURM is set.
@@ -109,9 +109,9 @@ class StandingRanks:
         return self.programs
 
     def close(self):
-        for job in self.jobs:
-            job.terminate()
-        for job in self.jobs:
+        for n, job in enumerate(self.jobs, 1):
+            number = len([*(self.folder / str(n)).glob("*.json")])
+            (self.folder / str(n) / f"{number}.json").write_text("null")
             job.wait()
 
 

@@ -44,9 +44,9 @@ def _strings(file, name):
 class Twin:
     """The scores of a model for the documents of a split of a dataset, and their measures.
 
-    `names` (L) are the model's labels, `scores` (n × L) its scores, `odds` (n × L) log-odds if it has probabilities, else the scores,
-    `true` (n) the documents' label sets, `given` (n) the labels whose scores exceed the thresholds. `docs` are documents with ids, or
-    the label sets of the file's rows.
+    `names` (L) are the model's labels, `scores` (n × L) its scores, `odds` (n × L) log-odds if it has probabilities, else the
+    scores, `true` (n) the documents' label sets, `given` (n) the labels whose scores exceed the thresholds. `docs` are documents
+    with ids, or the label sets of the file's rows.
     """
 
     def __init__(self, model, data, docs, split):
