@@ -20,7 +20,6 @@ FLAGS = {
     "probe": ("probe",),
     "dual": ("dual", "--loss", "hinge", "--dual-tol", "1e-6", "--lambda", "2e-3", "--labels-per-pass", "1", "--max-steps", "200"),
     "psbml": ("psbml", "--grid", "2x2", "--cycles", "12", "--seed", "3"),
-    "asynchronous": ("psbml", "--grid", "2x2", "--cycles", "400", "--asynchronous"),
 }
 KILLED = -1  # any exit code except those that have a meaning
 SECONDS = 240  # until a job counts as hanging
@@ -52,7 +51,7 @@ class Case:
         return ("train", *FLAGS[self.method], self.data, "-o", self.run, *more)
 
     def start(self, *more, every=0.005, **options):
-        """Start the training on two ranks, with a checkpoint every so many seconds."""
+        """Start the training on two ranks, with a checkpoint every `every` seconds."""
         return self.mpirun.start(2, *self.words("--checkpoint-every", every), *more, **options)
 
     def checkpoints(self):
@@ -62,11 +61,6 @@ class Case:
         """Start the training and return the job when it has written this checkpoint."""
         job = self.start()
         job.until(lambda: self.checkpoints() and int(self.checkpoints()[-1].stem[-6:]) >= number)
-        return job
-
-    def start_until_file(self, name, **options):
-        job = self.start(**options)
-        job.until((self.run / name).exists)
         return job
 
     def end(self, job):
@@ -168,20 +162,13 @@ def act(*_):
 before(hpcml.methods.linear.run.LabelRun, "save", act)
 before(hpcml.methods.psbml.run.TorusRun, "save", act)
 """
-CLOCK_JUMPS = """
-import itertools
-jumps, real, text = itertools.cycle((0, 3e8, -4e8)), time.time, time.strftime
-time.time = lambda: real() + next(jumps)
-time.strftime = lambda form, *when: text(form, *(when or (time.localtime(time.time()),)))
-report()
-"""
-# Rank 1 may take 200 MiB of address space in addition to that of the libraries.
+# Rank 1 may take 400 MiB of address space more than the libraries at this point; those that come later take 225 MiB.
 LITTLE_MEMORY = """
 import resource
 import numba, sklearn.tree, skops.io, hpcml.mpi, hpcml.methods.psbml.train, hpcml.methods.linear.train
 if rank == 1:
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + 200 * 2**20,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (used + 400 * 2**20,) * 2)
 """
 
 
@@ -200,24 +187,9 @@ kill = functools.partial(send, signal.SIGKILL)
 
 
 def start_without_checkpoint(case):
-    return case.start_until_file("checkpoint/start.h5", every=1000)
-
-
-def start_asynchronous(case):
-    case.method = "asynchronous"
-    return case.start_until_file("log.txt")
-
-
-def signal_twice(case):
-    """Send further signals while the run ends."""
-    job = start_without_checkpoint(case)
-    pids = job.rank_pids()
-    os.kill(pids[0], signal.SIGUSR1)
-    job.until(case.checkpoints)
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-    return case.end(job)
+    job = case.start(every=1000)
+    job.until((case.run / "checkpoint" / "start.h5").exists)
+    return job
 
 
 def patch(body, *more):
@@ -264,12 +236,6 @@ def fill_log(case):
     return case.end(job)
 
 
-def start_on_read_only_disk(case):
-    disk = case.use_small_disk(16384)
-    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-    return case.end(case.start())
-
-
 def replace_data(case):
     """Replace the dataset by another file, then delete it."""
     other = make_data(case.method, case.folder / "other.h5", seed=8)
@@ -307,9 +273,9 @@ def start_second_job(case):
 
 
 def limit_memory(case):
-    """Limit the memory of rank 1, and give the dataset so many features that an array of them does not fit."""
+    """Limit the memory of rank 1; an array of the dataset's features does not fit into it."""
     with h5py.File(case.data, "r+") as file:
-        file["X"].attrs["shape"] = [file["X"].attrs["shape"][0], 2**26]
+        file["X"].attrs["shape"] = [file["X"].attrs["shape"][0], 2**27]
     return patch(LITTLE_MEMORY)(case)
 
 
@@ -342,26 +308,17 @@ FAULTS = [
     Fault("kill rank 0", kill(0), KILLED, resumed_on=1),
     Fault("kill rank 1", kill(1), KILLED, "", ("psbml", "dual"), resumed_on=3),
     Fault(
-        "kill rank 1 before the first checkpoint",
-        kill(1, start_without_checkpoint),
-        KILLED,
-        resumed_on=1,
-        resumed="no checkpoint|resuming from",
-        rare=True,
+        "kill before the first checkpoint", kill(1, start_without_checkpoint), KILLED, "", ("probe",), 1, "no checkpoint", rare=True
     ),
     Fault("kill rank 0 in a checkpoint", patch(DIES_IN_CHECKPOINT), KILLED, "", ("probe", "psbml"), resumed_on=1),
     Fault("kill rank 0 before the model is renamed", patch(DIES_BEFORE_RENAME, "--labels-per-pass", "3"), KILLED, resumed_on=1),
-    Fault("kill rank 0, asynchronous", kill(0, start_asynchronous), KILLED, "", PSBML, model=False),
     Fault("SIGTERM to all", send(signal.SIGTERM), 75, STOPPED, BOTH, resumed_on=1),
     Fault("SIGUSR1 to rank 1", send(signal.SIGUSR1, 1), 75, STOPPED, ("probe", "dual"), resumed_on=1),
-    Fault("two signals", signal_twice, 75, STOPPED, resumed_on=1, rare=True),
     Fault("checkpoint truncated", truncate_checkpoint, 75, STOPPED, ("probe", "psbml"), 1, r"is damaged \(.*using an older one"),
     Fault("rank 1 paused", pause_rank, 0),
-    Fault("clock jumps", patch(CLOCK_JUMPS), 0, "FAULT", rare=True),
     Fault("disk full", fill_disk, 2, FULL, BOTH, resumed_on=1),
     Fault("disk full at the start", start_on_full_disk, 2, FULL, model=False, rare=True),
     Fault("log full", fill_log, 0, r"log\.txt: cannot write: No space left on device; going on without it", rare=True),
-    Fault("read-only disk", start_on_read_only_disk, 2, "Read-only file system.*; choose another folder", model=False, rare=True),
     Fault("data replaced and deleted", replace_data, 0, "", BOTH),
     Fault("data truncated", truncate_data, 2, CHANGED, PSBML, resumed_on=1, rare=True),
     Fault("data written while read", patch(CHANGED_WHILE_READ), 2, CHANGED, model=False, rare=True),
