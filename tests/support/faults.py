@@ -307,9 +307,7 @@ PSBML, BOTH = ("psbml",), ("psbml", "probe")
 FAULTS = [
     Fault("kill rank 0", kill(0), KILLED, resumed_on=1),
     Fault("kill rank 1", kill(1), KILLED, "", ("psbml", "dual"), resumed_on=3),
-    Fault(
-        "kill before the first checkpoint", kill(1, start_without_checkpoint), KILLED, "", ("probe",), 1, "no checkpoint", rare=True
-    ),
+    Fault("kill before checkpoints", kill(1, start_without_checkpoint), KILLED, "", ("probe",), 1, "no checkpoint", rare=True),
     Fault("kill rank 0 in a checkpoint", patch(DIES_IN_CHECKPOINT), KILLED, "", ("probe", "psbml"), resumed_on=1),
     Fault("kill rank 0 before the model is renamed", patch(DIES_BEFORE_RENAME, "--labels-per-pass", "3"), KILLED, resumed_on=1),
     Fault("SIGTERM to all", send(signal.SIGTERM), 75, STOPPED, BOTH, resumed_on=1),
@@ -323,7 +321,7 @@ FAULTS = [
     Fault("data truncated", truncate_data, 2, CHANGED, PSBML, resumed_on=1, rare=True),
     Fault("data written while read", patch(CHANGED_WHILE_READ), 2, CHANGED, model=False, rare=True),
     Fault("second job on the same folder", start_second_job, 73, IN_USE),
-    Fault("little memory on rank 1", limit_memory, 2, f"{NO_MEMORY}|{LITTLE}", ("dual", "probe"), model=False),
+    Fault("little memory on rank 1", limit_memory, 2, f"{NO_MEMORY}|{LITTLE}", ("probe", "dual"), model=False),
     Fault("no memory on rank 1 in a checkpoint", patch(FAILS_ALONE.format("bytearray(2**60)")), 2, NO_MEMORY, BOTH, resumed_on=1),
-    Fault("rank 1 fails alone", patch(FAILS_ALONE.format("raise DataError('x')")), 2, "hpcml: rank 1: x", ("dual", "probe"), 1),
+    Fault("rank 1 fails alone", patch(FAILS_ALONE.format("raise DataError('x')")), 2, "hpcml: rank 1: x", ("probe", "dual"), 1),
 ]
