@@ -275,7 +275,7 @@ def start_second_job(case):
 def limit_memory(case):
     """Limit the memory of rank 1; an array of the dataset's features does not fit into it."""
     with h5py.File(case.data, "r+") as file:
-        file["X"].attrs["shape"] = [file["X"].attrs["shape"][0], 2**27]
+        file["X"].attrs["shape"] = [file["X"].attrs["shape"][0], 2**25]
     return patch(LITTLE_MEMORY)(case)
 
 
