@@ -97,7 +97,7 @@ mount -t tmpfs -o "$1" tmpfs /dev/shm || exit 99
 timeout 240 "${@:3}" </dev/null
 code=$?
 # joblib's resource tracker removes its files after the program has ended
-for _ in {1..100}; do [[ $(ls /dev/shm) != "${2:+other}" ]] || break; sleep 0.1; done
+for _ in {1..300}; do [[ $(ls /dev/shm) == *@(joblib|loky)* ]] || break; sleep 0.1; done
 ls /dev/shm >&2
 exit $code
 """

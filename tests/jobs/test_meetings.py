@@ -68,8 +68,8 @@ def check_predict(run, model, data, split, twin, folder):
     best = [(name, twin.names[label]) for name, row in zip(twin.ids, twin.best(3), strict=True) for label in row]
     assert [(row["id"], row["label"]) for row in table(labels)] == best
     run("predict", model, data, "-o", labels, "--split", split, "--force")
-    given = {(name, label) for name, row in zip(twin.ids, twin.given, strict=True) for label in row}
-    assert {(row["id"], row["label"]) for row in table(labels)} == given
+    predicted = {(name, label) for name, row in zip(twin.ids, twin.given, strict=True) for label in row}
+    assert {(row["id"], row["label"]) for row in table(labels)} == predicted
     run("predict", model, data, "-o", answers, "--split", split, "--top", 2)
     answered = {each["pmid"]: each["labels"] for each in json.loads(answers.read_text())["documents"]}
     assert answered == {name: [twin.names[label] for label in row] for name, row in zip(twin.ids, twin.best(2), strict=True)}
@@ -140,8 +140,8 @@ def test_one_threshold_for_all_labels(run, trained, tmp_path, name, measure):
             assert twin.micro()["f1"] == pytest.approx(twin.best_micro_f1(), **CLOSE)
         else:
             bounds = np.unique(twin.odds) - 1e-12
-            given = ([{twin.names[label] for label in np.nonzero(row > bound)[0]} for row in twin.odds] for bound in bounds)
-            assert twin.instance_f1() == pytest.approx(max(map(twin.instance_f1, given)), **CLOSE)
+            predicted = ([{twin.names[label] for label in np.nonzero(row > bound)[0]} for row in twin.odds] for bound in bounds)
+            assert twin.instance_f1() == pytest.approx(max(map(twin.instance_f1, predicted)), **CLOSE)
     check_evaluate(run, model, folder / "docs.h5", "test", docs, tmp_path)
 
 

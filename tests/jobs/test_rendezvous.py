@@ -1,4 +1,4 @@
-"""`mpirun … pytest --with-mpi` ends and says why, whatever a rank does in a test."""
+"""`mpirun … pytest --with-mpi` ends and prints the reason when a rank fails, hangs or differs."""
 
 from pathlib import Path
 from shlex import quote

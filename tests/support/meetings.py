@@ -95,8 +95,8 @@ class Twin:
             ratios = []
             for hits, true in zip(self.is_true(k), self.true, strict=True):
                 if true:
-                    ideal = sum(1 / math.log2(place + 2) for place in range(min(k, len(true))))
-                    ratios.append(sum(1 / math.log2(place + 2) for place in np.nonzero(hits)[0]) / ideal)
+                    ideal = sum(1 / math.log2(index + 2) for index in range(min(k, len(true))))
+                    ratios.append(sum(1 / math.log2(index + 2) for index in np.nonzero(hits)[0]) / ideal)
             measures[k] = float(np.mean(ratios))
         return measures
 
@@ -115,8 +115,8 @@ class Twin:
         pairs = [(label, positive) for label, positive in enumerate(positives) if positive.any()]
         return float(np.mean([_average_precision(self.scores[:, label], positive, positive.sum()) for label, positive in pairs]))
 
-    def instance_f1(self, given=None):
-        return flat(self.true, self.given if given is None else given)["EBF"]
+    def instance_f1(self, predicted=None):
+        return flat(self.true, self.given if predicted is None else predicted)["EBF"]
 
     def best_micro_f1(self):
         """Return the largest micro F1 that one threshold for all labels reaches."""
