@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# A Chromium that needs no screen, to look at pages of `hpcml report` as a reader would: prints the command that starts it.
-# It is the one that HPCML_BROWSER names, or that is installed; where there is none, Debian's packages are fetched with apt into a folder
-# and nothing is installed. Exit code 3 and a sentence: there can be none here.
-# HPCML_BROWSER_FOLDER: that folder; default /tmp/hpcml-browser-USERID.
+# Prints the command of a Chromium without a screen, for tests of the pages of `hpcml report`.
+# It is that of HPCML_BROWSER, or an installed one, else Debian's packages are unpacked into a folder; nothing is installed.
+# Exit code 3 and a message: there is no browser.
+# HPCML_BROWSER_FOLDER: the folder for the packages; default /tmp/hpcml-browser-USERID.
 set -euo pipefail
 
 STATE=${HPCML_BROWSER_FOLDER:-/tmp/hpcml-browser-$UID}
 PACKAGES=(chromium-headless-shell fontconfig-config fonts-dejavu-core)
 
-cannot() { printf 'browser-here: no browser here: %s\n' "$*" >&2; exit 3; }
+cannot() { printf 'browser-here: no browser: %s\n' "$*" >&2; exit 3; }
 
 if [[ -n ${HPCML_BROWSER:-} ]]; then
-  command -v "$HPCML_BROWSER" || cannot "HPCML_BROWSER names $HPCML_BROWSER, which is no program"
+  command -v "$HPCML_BROWSER" || cannot "HPCML_BROWSER=$HPCML_BROWSER is not a program"
   exit
 fi
 for name in chromium-headless-shell chromium chromium-browser google-chrome; do
@@ -19,15 +19,15 @@ for name in chromium-headless-shell chromium chromium-browser google-chrome; do
 done
 
 browser=$STATE/browser
-if [[ ! -f $STATE/complete ]] && command -v flock >/dev/null; then  # tests that run beside each other fetch it once
+if [[ ! -f $STATE/complete ]] && command -v flock >/dev/null; then  # tests that run at the same time fetch it once
   [[ ! -L $STATE.lock ]] || cannot "$STATE.lock is a link; remove it"
   exec 9>>"$STATE.lock" && flock 9
 fi
 if [[ ! -f $STATE/complete ]]; then
-  [[ $(uname -s) == Linux ]] || cannot "this is not Linux, and no Chromium is installed"
-  command -v apt-get dpkg >/dev/null || cannot "no Chromium is installed, and there is no apt to fetch one with"
+  [[ $(uname -s) == Linux ]] || cannot "no Chromium is installed, and packages can be fetched only on Linux"
+  command -v apt-get dpkg >/dev/null || cannot "no Chromium is installed, and there is no apt"
   [[ ! -e $STATE || (-d $STATE && ! -L $STATE && -O $STATE && -f $STATE/.browser-here) ]] ||
-    cannot "$STATE holds other files, or is another user's; set HPCML_BROWSER_FOLDER to a new folder"
+    cannot "$STATE has other files or another owner; set HPCML_BROWSER_FOLDER to a new folder"
   rm -rf "$STATE" && mkdir -m 700 "$STATE" && touch "$STATE/.browser-here"
   apt=(-qq -o "Dir::State=$STATE/apt" -o Dir::State::status=/var/lib/dpkg/status -o "Dir::Cache=$STATE/cache"
     -o Debug::NoLocking=1 -o "APT::Sandbox::User=$(id -un)" -o Acquire::Retries=3)
@@ -37,7 +37,7 @@ if [[ ! -f $STATE/complete ]]; then
   for deb in "$STATE"/cache/archives/*.deb; do dpkg -x "$deb" "$STATE/software"; done
   rm -rf "$STATE/cache" "$STATE/apt"
   program=$(find "$STATE/software/usr" -name chromium-headless-shell -type f -perm -u+x -size +1M | head -n 1)
-  [[ -n $program ]] || cannot "the package chromium-headless-shell has no program of that name"
+  [[ -n $program ]] || cannot "the package chromium-headless-shell has no such program"
   libraries=$(find "$STATE/software" -name '*.so*' -printf '%h\n' | sort -u | paste -sd :)
   mkdir "$STATE/cached"
   cat >"$STATE/fonts.conf" <<END

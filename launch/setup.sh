@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Sourced by demo.sh and test.sh: goes to the project's folder and makes sure of a Python environment with hpcml in it.
+# Changes to the project's folder and activates a Python environment with hpcml; sourced by other scripts.
 # usage: source launch/setup.sh EXTRAS      EXTRAS: the extras of pyproject.toml to install, as in "mpi,test"
-# It uses the active virtual environment, else .venv here, which it makes. A second run installs nothing and needs no network.
+# The environment is the active one, else .venv, which is created. Further runs install nothing and need no network.
 
 CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 if [[ -n ${VIRTUAL_ENV:-} && ! -x $VIRTUAL_ENV/bin/python ]]; then
-  echo "the active environment $VIRTUAL_ENV has no bin/python; deactivate it (unset VIRTUAL_ENV) and run this again" >&2
+  echo "the active environment $VIRTUAL_ENV has no bin/python; run \`unset VIRTUAL_ENV\` and start again" >&2
   exit 2
 fi
 
@@ -16,11 +16,11 @@ if [[ -z ${VIRTUAL_ENV:-} ]]; then
       if "$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$name && break; fi
     done
     if [[ -z $python ]]; then
-      echo "hpcml needs Python 3.11 or newer with the venv module, and found none ($(python3 --version 2>/dev/null || echo "no python3 at all"));" \
-        "install one (on Debian or Ubuntu: apt install python3-venv) or activate an environment that has one" >&2
+      echo "no Python 3.11 or newer with the module venv ($(python3 --version 2>/dev/null || echo "no python3"));" \
+        "install it (on Debian or Ubuntu: apt install python3-venv) or activate an environment" >&2
       exit 2
     fi
-    echo "== making the virtual environment .venv with $("$python" --version)"
+    echo "== creating the virtual environment .venv with $("$python" --version)"
     "$python" -m venv --clear .venv
     unset python name
   fi
@@ -28,17 +28,17 @@ if [[ -z ${VIRTUAL_ENV:-} ]]; then
   source .venv/bin/activate
 fi
 
-# One stamp for each extra says for which pyproject.toml and which folder it was installed.
+# The stamp of an extra has the folder and the pyproject.toml of its installation.
 hpcml_stamp="$PWD $(cksum <pyproject.toml)"
 hpcml_missing=""
 for hpcml_extra in ${1//,/ }; do
   [[ $(cat "$VIRTUAL_ENV/hpcml-$hpcml_extra.stamp" 2>/dev/null) == "$hpcml_stamp" ]] || hpcml_missing=$1
 done
 if [[ -n $hpcml_missing ]]; then
-  echo "== installing hpcml[$1] into $VIRTUAL_ENV: once, for a minute or two"
+  echo "== installing hpcml[$1] into $VIRTUAL_ENV, which takes a minute or two"
   hpcml_begin=$SECONDS
   if ! "$VIRTUAL_ENV/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[$1]"; then
-    echo "hpcml: the installation failed (see above); it needs the network once: mend that and run this again" >&2
+    echo "the installation of hpcml[$1] failed (see above); it needs the network" >&2
     exit 1
   fi
   for hpcml_extra in ${1//,/ }; do echo "$hpcml_stamp" >"$VIRTUAL_ENV/hpcml-$hpcml_extra.stamp"; done

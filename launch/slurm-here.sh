@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# A private Slurm on this machine, to try jobs and job scripts without a cluster: a controller and several nodes (each a slurmd of its
-# own, on ports of the loopback address), with their own configuration, keys and logs in one folder. A Slurm of the system is not touched.
+# A private Slurm on this machine, to try jobs without a cluster: a controller and several nodes (slurmd processes on ports of the
+# loopback address). Its configuration, keys and logs are in one folder, and a Slurm of the system is not changed.
 #
-#   launch/slurm-here.sh up [NODES]           start it (4 nodes); it goes on until it is taken down
-#   eval "$(launch/slurm-here.sh env)"        let sbatch, srun, squeue, … of this shell speak to it
-#   launch/slurm-here.sh with COMMAND…        run one command in it: start it if need be, and then take it down again
-#   launch/slurm-here.sh can                  whether it can run here: exit code 0, or 3 and a sentence that says why not
-#   launch/slurm-here.sh down                 take it down
+#   launch/slurm-here.sh up [NODES]           start it (default: 4 nodes)
+#   eval "$(launch/slurm-here.sh env)"        connect sbatch, srun, squeue, … of this shell to it
+#   launch/slurm-here.sh with COMMAND…        run one command in it; if it is not up, it is up for this command only
+#   launch/slurm-here.sh can                  exit code 0 if it can run here; else 3 and the reason
+#   launch/slurm-here.sh down                 stop it
 #
-# Partitions: batch (the default), urgent (its jobs preempt those of batch, which are requeued). It uses the Slurm and munge that are
-# installed; where there are none, it fetches Debian's packages with apt into ~/.cache/hpcml/slurm, once, and installs nothing.
-# HPCML_SLURM: its folder; default /tmp/hpcml-slurm-USERID. HPCML_SLURM_CPUS: cores that each node claims to have; default 4.
+# Partitions: batch (the default), urgent (its jobs preempt those of batch, which are requeued). It uses the installed Slurm and munge,
+# else Debian's packages, which it fetches with apt into ~/.cache/hpcml/slurm; nothing is installed.
+# HPCML_SLURM: its folder; default /tmp/hpcml-slurm-USERID. HPCML_SLURM_CPUS: the number of cores of each node; default 4.
 set -euo pipefail
 
 STATE=${HPCML_SLURM:-/tmp/hpcml-slurm-$UID}
@@ -19,9 +19,9 @@ CONF=$STATE/slurm.conf
 PACKAGES=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge)
 
 say() { printf 'slurm-here: %s\n' "$*" >&2; }
-cannot() { say "cannot run a Slurm here: $*"; exit 3; }
+cannot() { say "Slurm cannot run here: $*"; exit 3; }
 
-find_software() {  # sets BIN, SBIN, LIB: the system's, or those fetched before; 1 if there are none
+find_software() {  # sets BIN, SBIN, LIB to the installed or to the fetched ones; fails if there are none
   local stepd
   if stepd=$(PATH=$PATH:/usr/sbin command -v slurmstepd) && PATH=$PATH:/usr/sbin command -v slurmctld munged sbatch >/dev/null; then
     SUFFIX="" BIN=$(dirname "$(command -v sbatch)") SBIN=$(dirname "$stepd") LIB=""
@@ -34,16 +34,16 @@ find_software() {  # sets BIN, SBIN, LIB: the system's, or those fetched before;
   PLUGINS=$(dirname "$(find "${LIB:-/usr/lib}" "${LIB:-/usr/lib64}" -name auth_munge.so 2>/dev/null | head -n 1)")
 }
 
-can() {  # ends with 3 and a reason where no Slurm can run
+can() {  # ends with exit code 3 and a reason where Slurm cannot run
   [[ $(uname -s) == Linux ]] || cannot "this is not Linux"
   getent hosts "$(hostname)" >/dev/null || cannot "the name of this machine, $(hostname), has no address (see /etc/hosts)"
   find_software && return
-  command -v apt-get dpkg >/dev/null || cannot "slurmctld, slurmd or munged is missing, and there is no apt to fetch them with"
+  command -v apt-get dpkg >/dev/null || cannot "slurmctld, slurmd or munged is missing, and there is no apt"
 }
 
-fetch() {  # Debian's packages, unpacked in a folder that is kept; apt's own folders stay as they are
+fetch() {  # unpacks Debian's packages; apt's own folders do not change
   local part=$SOFTWARE.part apt
-  mkdir -p "${SOFTWARE%/*}" && exec 8>>"$SOFTWARE.lock" && flock 8  # who comes second finds them
+  mkdir -p "${SOFTWARE%/*}" && exec 8>>"$SOFTWARE.lock" && flock 8  # only the first of several processes fetches them
   if [[ ! -f $SOFTWARE/complete ]]; then
     apt=(-qq -o "Dir::State=$part/apt" -o Dir::State::status=/var/lib/dpkg/status -o "Dir::Cache=$part/cache"
       -o Debug::NoLocking=1 -o "APT::Sandbox::User=$(id -un)" -o Acquire::Retries=3)
@@ -58,21 +58,21 @@ fetch() {  # Debian's packages, unpacked in a folder that is kept; apt's own fol
 
 is_ours() { [[ -d $STATE && ! -L $STATE && -O $STATE && -f $STATE/.slurm-here ]]; }
 
-own_folder() {  # makes STATE, ours alone: keys lie in it, and down removes what is in it
+own_folder() {  # creates STATE for this user only: it has keys, and `down` removes its files
   [[ $STATE =~ ^/[A-Za-z0-9._/-]+$ && ${#STATE} -le 90 ]] ||
-    { say "HPCML_SLURM is '$STATE', but expected an absolute path of at most 90 plain characters"; exit 2; }
-  [[ -d ${STATE%/*} ]] || { say "the folder ${STATE%/*} does not exist; create it first"; exit 2; }
+    { say "HPCML_SLURM=$STATE: expected an absolute path of at most 90 letters, digits and ._/-"; exit 2; }
+  [[ -d ${STATE%/*} ]] || { say "the folder ${STATE%/*} does not exist; create it"; exit 2; }
   is_ours || [[ ! -e $STATE && ! -L $STATE ]] || rmdir "$STATE" 2>/dev/null ||
-    { say "$STATE holds other files, or is another user's; set HPCML_SLURM to a new folder"; exit 2; }
+    { say "$STATE has other files or another owner; set HPCML_SLURM to a new folder"; exit 2; }
   is_ours || { mkdir -m 700 "$STATE" && touch "$STATE/.slurm-here"; }
 }
 
-daemon() {  # daemon PIDFILE: the process in it, if it is one of ours
+daemon() {  # daemon PIDFILE: prints the process id in it, if that is a process of this Slurm
   local pid
   [[ -f $1 ]] && pid=$(<"$1") && [[ $pid =~ ^[0-9]+$ ]] && tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF "$STATE" && echo "$pid"
 }
 
-free_ports() {  # free_ports COUNT: the first of so many ports of the loopback address that nobody listens on
+free_ports() {  # free_ports COUNT: prints the first of COUNT free ports of the loopback address
   local first port
   for first in $(seq 17000 50 30000); do
     for ((port = first; port < first + $1; port++)); do
@@ -126,8 +126,8 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2 PreemptM
 END
 }
 
-print_env() {  # what a shell needs to speak to it
-  # the nodes claim more cores than this machine has: MPICH's ranks that wait shall let the others compute
+print_env() {  # prints the variables of a shell that uses it
+  # the nodes have more cores than this machine: waiting ranks of MPICH leave the cores to others
   printf 'export SLURM_CONF=%q PATH=%q MPIR_CVAR_ENABLE_HEAVY_YIELD=1' "$CONF" "$BIN:$SBIN:$PATH"
   [[ -z $LIB ]] || printf ' LD_LIBRARY_PATH=%q' "$LIB:$PLUGINS${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
   printf '\n'
@@ -137,11 +137,11 @@ running() { is_ours && daemon "$STATE/slurmctld.pid" >/dev/null; }
 
 up() {  # up NODES
   local node nodes=$1
-  [[ $nodes =~ ^[1-9][0-9]?$ ]] || { say "the number of nodes is '$nodes', but expected 1 to 99"; exit 2; }
-  [[ $CPUS =~ ^[1-9][0-9]*$ ]] || { say "HPCML_SLURM_CPUS is '$CPUS', but expected a whole number above 0"; exit 2; }
+  [[ $nodes =~ ^[1-9][0-9]?$ ]] || { say "number of nodes $nodes: expected 1 to 99"; exit 2; }
+  [[ $CPUS =~ ^[1-9][0-9]*$ ]] || { say "HPCML_SLURM_CPUS=$CPUS: expected a whole number above 0"; exit 2; }
   can && own_folder
   find_software || { fetch && find_software; }
-  ! running || { say "it is up already; take it down first"; exit 2; }
+  ! running || { say "it is up; stop it with: $0 down"; exit 2; }
   trap 'code=$?; ((code == 0)) || down; exit "$code"' EXIT
   mkdir -p "$STATE/state"
   for node in $(seq "$nodes"); do mkdir -p "$STATE/spool/node$node"; done
@@ -152,25 +152,25 @@ up() {  # up NODES
     --log-file="$STATE/munged.log" --seed-file="$STATE/munged.seed" 2>/dev/null
   "slurmctld$SUFFIX" -f "$CONF" 2>>"$STATE/start.log"
   for node in $(seq "$nodes"); do "slurmd$SUFFIX" -f "$CONF" -N "node$node" -d "$SBIN/slurmstepd$SUFFIX" 2>>"$STATE/start.log"; done
-  for _ in $(seq 100); do
+  for _ in $(seq 600); do
     [[ $(sinfo -h -N -p batch -t idle 2>/dev/null | wc -l) -lt $nodes ]] || return 0
     sleep 0.2
   done
-  say "the nodes did not come up in 20 s: $(cat "$STATE"/start.log "$STATE"/slurmctld.log | tail -n 5)"
+  say "the nodes did not come up in 120 s: $(cat "$STATE"/start.log "$STATE"/slurmctld.log | tail -n 5)"
   exit 1
 }
 
-left_of_jobs() {  # the processes of its jobs
+job_processes() {
   grep -lszxF "SLURM_CONF=$CONF" /proc/[0-9]*/environ | xargs -r grep -lsz '^SLURM_JOB_ID=' | tr -dc '0-9\n'
 }
 
-down() {  # ends jobs, daemons and what they left, and forgets them
+down() {  # ends its jobs and daemons and removes its files
   local file pid pids=()
   is_ours || return 0
   if running && find_software; then
     (eval "$(print_env)" && scancel --full -u "$(id -un)" && for _ in $(seq 25); do [[ -n $(squeue -h) ]] || break; sleep 0.2; done) 2>/dev/null || true
   fi
-  for pid in $(left_of_jobs); do kill -9 "$pid" 2>/dev/null || true; done
+  for pid in $(job_processes); do kill -9 "$pid" 2>/dev/null || true; done
   for file in "$STATE"/{slurmd.*,slurmctld,munged}.pid; do
     ! pid=$(daemon "$file") || pids+=("$pid")
   done
@@ -184,7 +184,7 @@ down() {  # ends jobs, daemons and what they left, and forgets them
 
 CPUS=${HPCML_SLURM_CPUS:-4}
 case ${1:-} in
-  up) up "${2:-4}" && say "up; to use it: eval \"\$($0 env)\"" ;;
+  up) up "${2:-4}" && say "up; use it with: eval \"\$($0 env)\"" ;;
   down) down ;;
   can) can ;;
   env)
@@ -192,7 +192,7 @@ case ${1:-} in
     print_env
     ;;
   with)
-    (($# > 1)) || { say "with what command?"; exit 2; }
+    (($# > 1)) || { say "no command; expected: $0 with COMMAND…"; exit 2; }
     shift
     code=0
     if ! { running && find_software; }; then

@@ -88,8 +88,8 @@ def stub() -> str:
         modules |= imports_of(inspect.getfile(kind))
         for work in (working_function(kind, family) for family in kind.families()):
             modules |= {each.__name__: each.__module__ for each in [work.__globals__.get(work.__annotations__["return"])] if each}
-    made = {name: list(definitions(name, kind)) for name, kind in kinds.items()}
-    body = "\n\n".join(f"@overload\n{each}" if len(every) > 1 else each for every in made.values() for each in every)
+    functions = {name: list(definitions(name, kind)) for name, kind in kinds.items()}
+    body = "\n\n".join(f"@overload\n{each}" if len(every) > 1 else each for every in functions.values() for each in every)
     used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)} & modules.keys()
     lines = [f"from {modules[name]} import {name}" for name in used - public.keys()]
     lines += [f"from {each.__module__} import {name} as {name}" for name, each in public.items() if name not in kinds]

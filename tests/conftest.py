@@ -1,4 +1,4 @@
-"""Settings and fixtures of all tests; those of tests on several ranks are in support/rendezvous.py."""
+"""Settings and fixtures of all tests. Those of tests on several ranks are in support/rendezvous.py."""
 
 import gc
 import os
@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 
 pytest_plugins = ["support.rendezvous", "support.browser", "support.more"]
-gc.set_threshold(20_000)  # as hpcml's own processes have it
+gc.set_threshold(20_000)  # as in processes of hpcml
 
 hypothesis.settings.register_profile(
     "hpcml",
@@ -23,7 +23,7 @@ hypothesis.settings.load_profile("hpcml")
 
 @pytest.fixture
 def data_dir():
-    """The folder of real data sets."""
+    """The folder of real data."""
     if "HPCML_DATA" not in os.environ:
         pytest.skip("needs real data: HPCML_DATA names no folder")
     return Path(os.environ["HPCML_DATA"])

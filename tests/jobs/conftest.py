@@ -1,4 +1,4 @@
-"""Jobs of real processes: `mpirun … python -m hpcml …`, always under a time limit and never left behind."""
+"""Jobs of real processes, `mpirun … python -m hpcml …`, which have a time limit and end with their test."""
 
 import json
 import os
@@ -18,11 +18,12 @@ RANK_NAMES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDRA_", "HYDI_")
 STANDING = Path(__file__).with_name("standing.py")
 MARK = "HPCML_TEST_JOB"
-YIELD = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}  # MPICH's ranks that wait let others compute: there may be more than cores
+YIELD = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}  # waiting ranks of MPICH leave the cores to others
+SECONDS = 240  # until a job counts as hanging: far more than any takes on a loaded machine
 
 
 class Job:
-    """A running `mpirun`. Its processes are found by a mark in their environment, for some have sessions of their own."""
+    """A running `mpirun`. A variable in their environment identifies its processes, because some start sessions of their own."""
 
     def __init__(self, n, command, env, folder):
         self.n, self.mark = n, uuid.uuid4().hex
@@ -30,32 +31,26 @@ class Job:
         self.command = ["mpirun", "-n", str(n), *command] if n else command
         self.outputs = [Path(folder, f"{self.mark}.{name}") for name in ("out", "err")]
         with self.outputs[0].open("wb") as out, self.outputs[1].open("wb") as err:
-            self.process = subprocess.Popen(
-                self.command,
-                env=YIELD | clean | {MARK: self.mark} | (env or {}),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
+            options = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err, "start_new_session": True}
+            self.process = subprocess.Popen(self.command, env=YIELD | clean | {MARK: self.mark} | (env or {}), **options)
 
     def environments(self):
-        """The environment of each of the job's processes, by process id."""
-        found = {}
+        """Return the environment of each of the job's processes, by process id."""
+        environments = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
             try:
                 pairs = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
-            except OSError:  # gone, or another user's
+            except OSError:  # the process has ended, or is another user's
                 continue
             variables = dict(pair.partition("=")[::2] for pair in pairs)
             if variables.get(MARK) == self.mark:
-                found[int(entry.name)] = variables
-        return found
+                environments[int(entry.name)] = variables
+        return environments
 
-    def rank_pids(self, timeout=60):
-        """The process id of each rank, in rank order, as soon as all have started."""
+    def rank_pids(self):
+        """Return the process id of each rank, in rank order, when all have started."""
 
         def all_ranks():
             ranks = {}
@@ -63,26 +58,26 @@ class Job:
                 ranks |= {int(variables[name]): pid for name in RANK_NAMES if name in variables}
             return [ranks[rank] for rank in range(self.n)] if len(ranks) == self.n else None
 
-        return self.until(all_ranks, timeout)
+        return self.until(all_ranks)
 
-    def until(self, condition, timeout=60):
-        """Poll until `condition()` is true and return its value; fail if the job ends or the time runs out before."""
+    def until(self, condition, timeout=SECONDS):
+        """Poll until `condition()` is true and return its value; fail if the job ends before."""
         end = time.monotonic() + timeout
         while not (value := condition()):
             if self.process.poll() is not None or time.monotonic() > end:
                 value = condition()
                 if not value:
-                    self.fail("the job ended, or time ran out, before what the test waits for")
+                    self.fail("the job ended, or the time limit passed, before the condition became true")
                 break
             time.sleep(0.01)
         return value
 
     def output(self):
-        """What the job has printed so far: (stdout, stderr)."""
+        """Return what the job has printed so far: (stdout, stderr)."""
         return tuple(path.read_text(errors="replace") for path in self.outputs)
 
-    def wait(self, timeout=120):
-        """The finished job, like `subprocess.run`'s result; fails the test if it does not end in time."""
+    def wait(self, timeout=SECONDS):
+        """Return the result of the job when it has ended, like `subprocess.run`."""
         try:
             code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -90,10 +85,9 @@ class Job:
         return subprocess.CompletedProcess(self.command, code, *self.output())
 
     def fail(self, reason):
-        """End the job and fail the test with what the job printed."""
         self.kill()
         out, err = self.output()
-        pytest.fail(f"{' '.join(self.command)}: {reason}\n--- stdout\n{out}\n--- stderr\n{err}", pytrace=False)
+        pytest.fail(f"{' '.join(map(str, self.command))}: {reason}\n--- stdout\n{out}\n--- stderr\n{err}", pytrace=False)
 
     def kill(self):
         """End every process of the job."""
@@ -106,18 +100,16 @@ class Job:
 
 
 class Mpirun:
-    """Starts jobs of `n` ranks (0: one process without a launcher) and ends those that a test leaves running."""
+    """Starts jobs of `n` ranks; 0 is one process without a launcher."""
 
     def __init__(self, folder):
         self.folder, self.jobs = folder, []
 
     def start(self, n, *args, env=None, program=("-m", "hpcml"), python=sys.executable):
-        """A Job that runs `python -m hpcml args…`."""
         self.jobs.append(Job(n, [str(python), *program, *map(str, args)], env, self.folder))
         return self.jobs[-1]
 
-    def __call__(self, n, *args, timeout=120, **options):
-        """Start and wait: the result has args, returncode, stdout and stderr."""
+    def __call__(self, n, *args, timeout=SECONDS, **options):
         return self.start(n, *args, **options).wait(timeout)
 
 
@@ -131,13 +123,12 @@ def mpirun(tmp_path_factory):
 
 
 class Standing:
-    """Ranks that run one command after another (standing.py): for what a process of its own would not show more of."""
+    """Ranks that run one command after another (standing.py)."""
 
     def __init__(self, n, folder):
         self.n, self.folder, self.job, self.number = n, folder, None, 0
 
-    def __call__(self, *args, timeout=120):
-        """Run `hpcml args…` to its end: returncode, stdout and stderr, like those of `mpirun`."""
+    def __call__(self, *args, timeout):
         if self.job is None or self.job.process.poll() is not None:
             self.commands, self.number = self.folder / uuid.uuid4().hex, 0
             self.commands.mkdir()
@@ -156,19 +147,17 @@ class Standing:
         (code,) = set(json.loads(codes.read_text()))  # the same on all ranks
         return subprocess.CompletedProcess(args, code, *self.printed(number))
 
-    def send(self, number, tokens):
-        """Give the ranks a command, whole."""
+    def send(self, number, arguments):
         part = self.commands / "part.json"
-        part.write_text(json.dumps(tokens))
+        part.write_text(json.dumps(arguments))
         part.rename(self.commands / f"{number}.json")
 
     def printed(self, number):
-        """What all ranks have printed while running a command: (stdout, stderr)."""
+        """Return what all ranks have printed while running a command: (stdout, stderr)."""
         files = ([self.commands / f"{number}.{rank}.{name}" for rank in range(max(1, self.n))] for name in ("out", "err"))
         return tuple("".join(path.read_text(errors="replace") for path in paths if path.exists()) for paths in files)
 
     def close(self):
-        """End the ranks."""
         if self.job is not None:
             self.send(self.number, None)
             self.job.kill()
@@ -176,10 +165,10 @@ class Standing:
 
 @pytest.fixture(scope="session")
 def standing(tmp_path_factory):
-    """`standing(n, *args)` is `mpirun(n, *args)` by n ranks that are started once; it takes neither env nor program."""
+    """`standing(n, *args)` equals `mpirun(n, *args)`, on ranks that are started once; it has no options env and program."""
     ranks = {}
 
-    def run(n, *args, timeout=120):
+    def run(n, *args, timeout=SECONDS):
         if n not in ranks:
             ranks[n] = Standing(n, tmp_path_factory.mktemp(f"standing{n}"))
         return ranks[n](*args, timeout=timeout)
@@ -191,10 +180,10 @@ def standing(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def python_without_mpi(tmp_path_factory):
-    """The interpreter of a new virtual environment with the packages of the tests' environment, but without its MPI library."""
+    """The interpreter of a virtual environment with the packages of this one, but without its MPI library."""
     folder = tmp_path_factory.mktemp("machine") / "venv"
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    places = [path for path in sys.path if path.endswith("site-packages")] + [str(Path(hpcml.__file__).parents[1])]
-    (packages / "others.pth").write_text("\n".join(places) + "\n")
+    folders = [path for path in sys.path if path.endswith("site-packages")] + [str(Path(hpcml.__file__).parents[1])]
+    (packages / "others.pth").write_text("\n".join(folders) + "\n")
     return folder / "bin" / "python"

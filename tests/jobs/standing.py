@@ -1,10 +1,9 @@
-"""Ranks that stand by and run one command of `hpcml` after another, for starting them takes seconds.
+"""Ranks that run one command of `hpcml` after another, because starting ranks takes seconds.
 
 usage: mpirun -n N python tests/jobs/standing.py FOLDER PROCESS
 
-They end when the process of that number, which sends the commands, has ended. The arguments of command K are put into FOLDER/K.json
-(null: end), or {"arguments": …, "folder": …} for a command that is run in another folder. What its
-ranks print is then in FOLDER/K.RANK.out and .err, and their exit codes in FOLDER/K.codes.
+FOLDER/K.json has the arguments of command K, as a list or as {"arguments": …, "folder": …}; null ends the ranks. Each rank writes
+its output to FOLDER/K.RANK.out and .err, and FOLDER/K.codes gets the exit codes. The ranks also end when the process PROCESS ends.
 """
 
 import json
@@ -20,31 +19,29 @@ from hpcml.cli.guard import Guard
 from hpcml.signals import StopSignals
 
 
-def run(tokens):
-    """The exit code of a command; an accident ends all ranks, as it does in a process of its own."""
-    sys.argv[1:] = tokens
+def run(arguments):
+    """Run a command and return its exit code; an unexpected error ends all ranks."""
+    sys.argv[1:] = arguments
     try:
-        return run_command(tokens, Guard(StopSignals()))
+        return run_command(arguments, Guard(StopSignals()))
     except SystemExit as end:
         return end.code or 0
-    except BaseException:  # noqa: BLE001 - whatever it is, as the interpreter would take it
+    except BaseException:  # noqa: BLE001 - as the interpreter handles any exception
         sys.excepthook(*sys.exc_info())
         return 1
 
 
-def stand(folder, sender, comm):
-    """Run the commands that come, in order, as long as there is somebody to send them."""
-    number = 0
+def run_commands(folder, sender, comm):
+    number, begun_in = 0, Path.cwd()
     while True:
         command, pause = folder / f"{number}.json", 0.002
         while not command.exists():
             if not sender.exists():
                 return
             time.sleep(pause)
-            pause = min(0.1, 1.1 * pause)  # ranks that have waited for long leave the cores to others
+            pause = min(0.1, 1.1 * pause)  # idle ranks leave the cores to others
         if (tokens := json.loads(command.read_text())) is None:
             return
-        begun_in = Path.cwd()
         if isinstance(tokens, dict):
             os.chdir(tokens["folder"])
             tokens = tokens["arguments"]
@@ -58,11 +55,10 @@ def stand(folder, sender, comm):
         os.chdir(begun_in)
         codes = comm.gather(code)
         if comm.rank == 0:
-            part = folder / "part"
-            part.write_text(json.dumps(codes))
-            part.rename(folder / f"{number}.codes")
+            (folder / "part").write_text(json.dumps(codes))
+            (folder / "part").rename(folder / f"{number}.codes")
         number += 1
 
 
 if __name__ == "__main__":
-    stand(Path(sys.argv[1]), Path("/proc", sys.argv[2]), MPI.COMM_WORLD.Dup())
+    run_commands(Path(sys.argv[1]), Path("/proc", sys.argv[2]), MPI.COMM_WORLD.Dup())

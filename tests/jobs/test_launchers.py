@@ -82,8 +82,10 @@ def test_command_started_by_a_rank_is_no_rank():
 SHARED_MEMORY = """
 mount -t tmpfs -o "$1" tmpfs /dev/shm || exit 99
 [[ -z $2 ]] || head -c "$2" /dev/zero >/dev/shm/other
-timeout 60 "${@:3}" </dev/null
+timeout 240 "${@:3}" </dev/null
 code=$?
+# joblib's resource tracker removes its files after the program has ended
+for _ in {1..300}; do [[ $(ls /dev/shm) == *@(joblib|loky)* ]] || break; sleep 0.1; done
 ls /dev/shm >&2
 exit $code
 """
@@ -95,7 +97,7 @@ def with_shared_memory():
 
     def run(options, *command, other=""):
         call = ["unshare", "--mount", "bash", "-c", SHARED_MEMORY, "bash", options, str(other), *map(str, command)]
-        result = subprocess.run(call, capture_output=True, text=True, timeout=100, check=False)
+        result = subprocess.run(call, capture_output=True, text=True, timeout=300, check=False)
         if "unshare failed" in result.stderr or result.returncode == 99:
             pytest.skip(f"needs the right to mount a file system: {result.stderr.strip()}")
         return result

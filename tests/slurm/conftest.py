@@ -1,4 +1,4 @@
-"""The private Slurm of these tests; a test that fails shows what happens in it."""
+"""The private Slurm of these tests. A test that fails shows its state."""
 
 import os
 

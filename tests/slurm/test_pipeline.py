@@ -1,4 +1,4 @@
-"""From texts to answers over HTTP by jobs alone, while the cluster takes nodes away."""
+"""From texts to answers over HTTP by jobs alone; the tuning job is preempted and loses a node."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from support.make import document_lines
 from support.private_slurm import hpcml, node_down, preempt, signal
 
 CONVERT = ("jsonl", "docs.jsonl", "-o", "docs.h5", "--test-share", "0.3", "--seed", "1")
-# some seconds of choosing: it is interrupted twice
+# tuning takes some seconds, because it is interrupted twice
 SETTINGS = ("--folds", "10", "--lambdas", "0.1", "0.3", "1", "3", "10", "--weights", "0.5", "1", "2", "4", "8")
 TUNE = ("docs.h5", "-o", "run", *SETTINGS, "--checkpoint-every", "0.1")
 
@@ -25,48 +25,43 @@ def texts(tmp_path_factory):
     return path
 
 
-def here(folder, arguments):
-    """The arguments, with files in that folder."""
+def in_folder(folder, arguments):
+    """Return the arguments with the names of files replaced by paths in the folder."""
     names = {"docs.jsonl", "docs.h5", "run", "run/model.h5", "measures.json", "labels.csv", "report.html"}
     return [folder / each if each in names else each for each in arguments]
 
 
 @pytest.fixture(scope="module")
 def local(texts, tmp_path_factory):
-    """The folder of a run of all commands without Slurm, on one rank."""
+    """A folder with the files of all commands on one rank, without Slurm."""
     folder = tmp_path_factory.mktemp("local")
     (folder / "docs.jsonl").write_bytes(texts.read_bytes())
-    hpcml("convert", *here(folder, CONVERT))
-    hpcml("tune", *here(folder, TUNE))
-    hpcml("evaluate", *here(folder, ("run/model.h5", "docs.h5", "--json", "measures.json")))
-    hpcml("predict", *here(folder, ("run/model.h5", "docs.h5", "-o", "labels.csv", "--top", "3", "--split", "test")))
+    hpcml("convert", *in_folder(folder, CONVERT))
+    hpcml("tune", *in_folder(folder, TUNE))
+    hpcml("evaluate", *in_folder(folder, ("run/model.h5", "docs.h5", "--json", "measures.json")))
+    hpcml("predict", *in_folder(folder, ("run/model.h5", "docs.h5", "-o", "labels.csv", "--top", "3", "--split", "test")))
     return folder
 
 
-def n_known(run):
-    """Labels that the choice of a run in work knows all about."""
-    path = run / "checkpoint" / "tuning-1.part.h5"
-    if not path.exists():
-        return 0
+def count_tuned_labels(run):
+    """Return the number of labels that an unfinished `tune` has chosen the options of."""
     try:
-        with h5py.File(path, locking=False) as file:
-            return int((~np.isin(file["crc/records"][:], (-1, 0))).sum())  # 0: not even made
-    except (OSError, KeyError):  # it is being made
+        with h5py.File(run / "checkpoint" / "tuning-1.part.h5", locking=False) as file:
+            return int((~np.isin(file["crc/records"][:], (-1, 0))).sum())
+    except (OSError, KeyError):  # the file does not exist, or is incomplete
         return 0
 
 
-def measured(folder):
-    """What an evaluation found, without the names of its files."""
-    return {
-        name: value for name, value in json.loads((folder / "measures.json").read_text()).items() if name not in ("model", "data")
-    }
+def read_measures(folder):
+    measures = json.loads((folder / "measures.json").read_text())
+    return {name: value for name, value in measures.items() if name not in ("model", "data")}
 
 
 def test_from_texts_to_answers(slurm, texts, local, tmp_path):
     (tmp_path / "docs.jsonl").write_bytes(texts.read_bytes())
 
     def submit(command, *arguments, options=()):
-        return slurm.submit(command, *here(tmp_path, arguments), options=options)
+        return slurm.submit(command, *in_folder(tmp_path, arguments), options=options)
 
     convert, run = submit("convert", *CONVERT, "--nodes", "2", "--ranks-per-node", "2"), tmp_path / "run"
     words = (*TUNE, "--nodes", "2", "--requeue", "--directive=--exclusive")
@@ -79,19 +74,19 @@ def test_from_texts_to_answers(slurm, texts, local, tmp_path):
     ]
     serving = submit("serve", "run", "--port", "0", options=after)
     for disturb in (preempt, node_down):
-        before = n_known(run)
-        slurm.until(job, lambda before=before: n_known(run) > before, "label")
+        before = count_tuned_labels(run)
+        slurm.until(job, lambda before=before: count_tuned_labels(run) > before, "label")
         disturb(slurm, job)
         slurm.until(job, lambda: slurm.states(job) != ["RUNNING"], "end of a start")
     assert (tmp_path / "docs.h5").read_bytes() == (local / "docs.h5").read_bytes()
     assert slurm.end_of(job) == [0], slurm.printed(job)
-    known = [int(number) for number in re.findall(r"resuming the choice: (\d+) of 200 labels known", slurm.printed(job))]
-    assert len(known) == 2 and 0 < known[0] < known[1]
+    counts = [int(number) for number in re.findall(r"resuming the choice: (\d+) of 200 labels known", slurm.printed(job))]
+    assert len(counts) == 2 and 0 < counts[0] < counts[1]
     for name in ("run/model.h5", "run/choice.csv"):
         assert (tmp_path / name).read_bytes() == (local / name).read_bytes()
     for each in jobs:
         assert slurm.end_of(each) == [0], slurm.printed(each)
-    assert measured(tmp_path) == measured(local)
+    assert read_measures(tmp_path) == read_measures(local)
     assert (tmp_path / "labels.csv").read_bytes() == (local / "labels.csv").read_bytes()
     assert "</html>" in (tmp_path / "report.html").read_text()
 
@@ -105,6 +100,6 @@ def test_from_texts_to_answers(slurm, texts, local, tmp_path):
 
 
 def _address(slurm, job):
-    """Where the server says that it listens; None before."""
-    found = re.search(r"ready after .*?: (http://\S+/) \(Annif", slurm.printed(job))
-    return found and found[1]
+    """Return the address that the server prints, None if it has not yet."""
+    match = re.search(r"ready after .*?: (http://\S+/) \(Annif", slurm.printed(job))
+    return match and match[1]

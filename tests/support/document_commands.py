@@ -1,18 +1,16 @@
-"""Run the commands of README.md and of docs/ as a reader would: the ```bash and ```python blocks of each page, in order.
+"""Run the ```bash and ```python blocks of README.md and docs/, in the order of each page.
 
-usage: python tests/support/document_commands.py [--processes] [PAGE.md...]
-default: README.md and docs/**/*.md, but for the pages with blocks that need a Slurm, which tests/slurm runs
+usage: python tests/support/document_commands.py [PAGE.md...]
+default: README.md and docs/**/*.md, except the pages with blocks that need Slurm, which tests/slurm runs
 
-Commands of hpcml on one and on two ranks are sent to ranks that stand by, since starting them takes most of the time. Processes of
-their own have: the commands of docs/learn/first.md; blocks with a pipe, a job in the background, a here-document or Python; and,
-with --processes, all commands.
+Commands of hpcml on one and two ranks run on standing ranks, because starting ranks takes most of the time. Processes are started
+for docs/learn/first.md, and for blocks with a pipe, a background job, a here-document or Python.
 
-Every page has a scratch folder of its own. It holds a copy of the project's files without the package, so that recipes are found
-and results fall outside. A page with a line `<!-- needs: first.md -->` (a path from its own folder) begins with what that page
-left behind, which is run first. Each block has a shell, or a Python, and a time limit of its own.
+Every page has a scratch folder with a copy of the project's files without the package. A page with `<!-- needs: first.md -->` (a
+path relative to the page) starts with the files that page left behind; that page is run first. Each block has a time limit.
 
-A block under a line `<!-- not run: the reason -->` is skipped and listed. One under `<!-- run with: launch/slurm-here.sh with -->`
-is run on a private Slurm; where that cannot be, it is skipped and listed, unless HPCML_NEEDS_SLURM is set.
+A block after `<!-- not run: the reason -->` is only listed. A block after `<!-- run with: launch/slurm-here.sh with -->` runs on a
+private Slurm; where Slurm cannot run, it is only listed, unless HPCML_NEEDS_SLURM is set.
 """
 
 import contextlib
@@ -28,48 +26,46 @@ from typing import NamedTuple
 
 TOP = Path(__file__).resolve().parents[2]
 NOT_COPIED = (".*", "hpcml", "hpcml-check-*", "*.egg-info", "__pycache__", "build", "demo", "runs", "site", "*.h5")
-LIMIT = 300  # seconds for a block
+LIMIT = 600  # seconds for a block
 SHELLS = {"bash": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
 BLOCK = re.compile(
     r"^(?:<!--\s*(?:not run:\s*(?P<reason>.*?)|run with:\s*(?P<launcher>.*?))\s*-->[ \t]*\n\s*)?"
     r"(?P<indent>[ \t]*)```(?P<language>bash|python)\b[^\n]*\n(?P<code>.*?)^(?P=indent)```[ \t]*$",
     re.MULTILINE | re.DOTALL,
 )
-ALONE = re.compile(r"(?<!&)&(?![&>\d])|\||<<|\bpython\b")  # in a block whose commands have processes of their own
-STARTED = {"first.md"}  # pages whose commands have processes of their own
+NEEDS_PROCESSES = re.compile(r"(?<!&)&(?![&>\d])|\||<<|\bpython\b")  # in a block whose commands cannot run on standing ranks
+PAGES_WITH_PROCESSES = {"first.md"}
 STANDING = Path(__file__).with_name("standing_commands.py")
 NEEDS = re.compile(r"^<!--\s*needs:\s*(?P<page>\S+)\s*-->[ \t]*$", re.MULTILINE)
 
 
 class Block(NamedTuple):
-    """Commands, the line of the page where they begin, the reason for not running them, what they are run with, their language."""
-
     line: int
     code: str
-    reason: str | None
+    reason: str | None  # for not running it
     launcher: str | None = None
     language: str = "bash"
 
 
 def blocks(text):
-    """The blocks of a page, in order."""
-    found = []
+    """Return the blocks of a page, in order."""
+    result = []
     for match in BLOCK.finditer(text):
         indent = len(match["indent"])
         code = "".join(line[indent:] if line[:indent].isspace() else line for line in match["code"].splitlines(keepends=True))
         line = text.count("\n", 0, match.start("code")) + 1
-        found.append(Block(line, code, match["reason"], match["launcher"], match["language"]))
-    return found
+        result.append(Block(line, code, match["reason"], match["launcher"], match["language"]))
+    return result
 
 
-def needed(page):
-    """The page whose files this one begins with, or None."""
+def needed_page(page):
+    """Return the page whose files this one starts with, or None."""
     match = NEEDS.search(page.read_text(encoding="utf-8"))
     return (page.parent / match["page"]).resolve() if match else None
 
 
 def in_order(pages):
-    """The pages, each after the one that it needs, which is added where it is missing."""
+    """Return the pages, each after the page that it needs, which is added if it is missing."""
     ordered = []
 
     def add(page, waiting):
@@ -78,7 +74,7 @@ def in_order(pages):
         if not page.is_file():
             raise SystemExit(f"{page} does not exist" + (f", but {waiting[-1]} needs it" if waiting else ""))
         if page not in ordered:
-            before = needed(page)
+            before = needed_page(page)
             if before is not None:
                 add(before, [*waiting, page])
             ordered.append(page)
@@ -89,14 +85,14 @@ def in_order(pages):
 
 
 class StandingRanks:
-    """One rank and two ranks that run the commands of hpcml in the blocks, started when they are first needed."""
+    """One rank and two ranks that run the commands of hpcml in the blocks."""
 
     def __init__(self, folder):
         self.folder, self.programs = folder, folder / "bin"
         self.jobs = []
 
     def path(self):
-        """The folder of programs that take the place of `hpcml` and `mpirun`."""
+        """Start the ranks, if they have not been, and return a folder with replacements of `hpcml` and `mpirun`."""
         if not self.jobs:
             self.programs.mkdir()
             for name in ("hpcml", "mpirun"):
@@ -113,98 +109,81 @@ class StandingRanks:
         return self.programs
 
     def close(self):
-        """End the ranks."""
-        for job in self.jobs:
-            job.terminate()
-        for job in self.jobs:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                job.wait(20)
+        for n, job in enumerate(self.jobs, 1):
+            number = len([*(self.folder / str(n)).glob("*.json")])
+            (self.folder / str(n) / f"{number}.json").write_text("null")
+            job.wait()
 
 
 def environment(*folders):
-    """This process's, with folders before its PATH, and those of this Python."""
+    """Return the environment with these folders and that of this Python at the start of PATH."""
     path = os.pathsep.join([*map(str, folders), str(Path(sys.executable).parent), os.environ["PATH"]])
     return {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"} | os.environ | {"PATH": path}
 
 
 def run(block, folder, ranks=None):
-    """Run a block, with the ranks that stand by if it can; returns its exit code and what it printed. 124 and 137 mean that it took
-    too long.
-    """
+    """Run a block and return its exit code (124 and 137: it took too long) and what it printed."""
     launcher = block.launcher.split() if block.launcher else []
-    stands = ranks and not launcher and block.language == "bash" and "hpcml" in block.code and not ALONE.search(block.code)
+    can_stand = ranks and not launcher and block.language == "bash" and not NEEDS_PROCESSES.search(block.code)
+    folders = [ranks.path()] if can_stand and "hpcml" in block.code else []
     command = ["timeout", "--kill-after=10", str(LIMIT), *launcher, *SHELLS[block.language], block.code]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment(*([ranks.path()] if stands else [])),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    return done.returncode, done.stdout
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    result = subprocess.run(command, cwd=folder, env=environment(*folders), text=True, errors="replace", check=False, **streams)
+    return result.returncode, result.stdout
 
 
-def why_not(block, folder):
-    """Why a block cannot run here: what its launcher says of that; None if it can, or must."""
-    if not block.launcher or "HPCML_NEEDS_SLURM" in os.environ:
-        return None
-    can = subprocess.run([block.launcher.split()[0], "can"], cwd=folder, capture_output=True, text=True, timeout=60)
-    return can.stderr.strip() if can.returncode == 3 else None
+def reason_not_to_run(block, folder):
+    """Return why a block's launcher cannot run here, or None."""
+    if block.reason is not None or not block.launcher or "HPCML_NEEDS_SLURM" in os.environ:
+        return block.reason
+    result = subprocess.run([block.launcher.split()[0], "can"], cwd=folder, capture_output=True, text=True, check=False)
+    return result.stderr.strip() if result.returncode == 3 else None
 
 
-def run_page(page, folder, ranks=None):
-    """Run the blocks of a page in a folder; returns how many ran and how many there are, or None if one failed."""
+def run_page(page, folder, ranks):
+    """Run the blocks of a page and return how many ran and how many there are, or None if one failed."""
     name = page.relative_to(TOP) if page.is_relative_to(TOP) else page.name
-    found, ran = blocks(page.read_text(encoding="utf-8")), 0
-    for block in found:
+    all_blocks, ran = blocks(page.read_text(encoding="utf-8")), 0
+    for block in all_blocks:
         title = f"{name}:{block.line}: {block.code.strip().splitlines()[0] if block.code.strip() else '(empty)'}"
-        reason = block.reason or why_not(block, folder)
+        reason = reason_not_to_run(block, folder)
         if reason is not None:
             print(f"not run ({reason})  {title}", flush=True)
             continue
         ran += 1
         begin = time.monotonic()
-        code, output = run(block, folder, None if page.name in STARTED else ranks)
+        code, output = run(block, folder, None if page.name in PAGES_WITH_PROCESSES else ranks)
         print(f"{'ok' if code == 0 else 'FAILED'} in {time.monotonic() - begin:.0f} s  {title}", flush=True)
         if code != 0:
-            print(f"exit code {code}\n--- the block\n{block.code}--- what it printed\n{output}", flush=True)
+            print(f"exit code {code}\n--- the block\n{block.code}--- its output\n{output}", flush=True)
             return None
-    return ran, len(found)
+    return ran, len(all_blocks)
 
 
 def usual_pages():
-    """README.md and docs/**/*.md without the pages that need a Slurm, which are listed."""
+    """Return README.md and docs/**/*.md without the pages that need Slurm."""
     pages = [TOP / "README.md", *sorted(TOP.glob("docs/**/*.md"))]
-    with_slurm = [page for page in pages if any(block.launcher for block in blocks(page.read_text(encoding="utf-8")))]
-    print(f"run by tests/slurm/test_pages.py: {', '.join(str(page.relative_to(TOP)) for page in with_slurm)}", flush=True)
-    return [page for page in pages if page not in with_slurm]
+    return [page for page in pages if not any(block.launcher for block in blocks(page.read_text(encoding="utf-8")))]
 
 
-def main(pages, standing=True):
-    """Run all blocks of all pages; returns the exit code."""
-    ran, found, begin = 0, 0, time.monotonic()
+def main(pages):
+    """Run all blocks of all pages and return the exit code."""
+    counts, begin, folders = [], time.monotonic(), {}
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
-        ranks = None
-        if standing:
-            (Path(scratch) / "ranks").mkdir()
-            ranks = StandingRanks(Path(scratch) / "ranks")
-            stack.callback(ranks.close)
-        folders = {}
+        (Path(scratch) / "ranks").mkdir()
+        ranks = StandingRanks(Path(scratch) / "ranks")
+        stack.callback(ranks.close)
         for number, page in enumerate(in_order(pages)):
             folder = folders[page] = Path(scratch, str(number), "project")
-            before = folders.get(needed(page))
+            before = folders.get(needed_page(page))
             shutil.copytree(before or TOP, folder, symlinks=True, ignore=None if before else shutil.ignore_patterns(*NOT_COPIED))
-            counts = run_page(page, folder, ranks)
-            if counts is None:
+            counts.append(run_page(page, folder, ranks))
+            if counts[-1] is None:
                 return 1
-            ran, found = ran + counts[0], found + counts[1]
-    print(f"{ran} of {found} blocks ran, in {time.monotonic() - begin:.0f} s")
+    ran, total = (sum(column) for column in zip(*counts, strict=True))
+    print(f"{ran} of {total} blocks ran, in {time.monotonic() - begin:.0f} s")
     return 0
 
 
 if __name__ == "__main__":
-    names = [name for name in sys.argv[1:] if name != "--processes"]
-    sys.exit(main([Path(name) for name in names] or usual_pages(), "--processes" not in sys.argv))
+    sys.exit(main([Path(name) for name in sys.argv[1:]] or usual_pages()))

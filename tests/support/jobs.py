@@ -1,4 +1,4 @@
-"""How a command must have ended, for tests that start one."""
+"""Checks of how a command ended."""
 
 import os
 import re
@@ -6,23 +6,26 @@ import threading
 
 
 def done(result):
-    """The result of a command that must have ended well."""
+    """Return the result of a command that succeeded."""
     assert result.returncode == 0, result.stderr
     return result
 
 
 def refused(result, words="", pattern="", alone=False):
-    """The one sentence of a command that refused: exit code 2, words or a pattern in it; `alone`: nothing else on stderr."""
+    """Return the message of a command that failed with exit code 2 and one message, which has the words and matches the pattern.
+
+    `alone`: nothing else is on stderr.
+    """
     assert result.returncode == 2, (result.returncode, result.stdout, result.stderr)
-    ours = [line for line in result.stderr.splitlines() if line.startswith("hpcml: ")]
-    assert len(ours) == 1 and "Traceback" not in result.stderr, result.stderr
-    assert words in ours[0] and re.search(pattern, ours[0]), result.stderr
+    messages = [line for line in result.stderr.splitlines() if line.startswith("hpcml: ")]
+    assert len(messages) == 1 and "Traceback" not in result.stderr, result.stderr
+    assert words in messages[0] and re.search(pattern, messages[0]), result.stderr
     assert not alone or result.stderr.count("\n") == 1, result.stderr
-    return ours[0]
+    return messages[0]
 
 
 def slow_pipe(path, content):
-    """Make a named pipe into which somebody writes line by line as soon as it is read. Returns its path."""
+    """Make a named pipe into which a thread writes line by line when it is read, and return its path."""
 
     def write():
         with path.open("wb", buffering=0) as file:

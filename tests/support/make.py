@@ -1,4 +1,4 @@
-"""Small valid dataset and model files for tests."""
+"""Small dataset and model files for tests."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def names(letter, n):
 
 
 def random_data(seed, n_rows, n_features, n_labels, density=0.2):
-    """Random X (csr float32) and Y (csr, label sets), with a few rows that have no feature or no label."""
+    """Return random X (csr float32) and Y (csr, label sets); a few rows have no feature or no label."""
     rng = np.random.default_rng(seed)
     X = sp.random(n_rows, n_features, density, "csr", random_state=rng, data_rvs=lambda n: rng.standard_normal(n)).astype(
         np.float32
@@ -33,7 +33,7 @@ def random_data(seed, n_rows, n_features, n_labels, density=0.2):
 
 
 def document_lines(seed, n_documents, n_words, n_labels):
-    """JSON lines of documents: a label's words are likelier in its documents, which have one to three labels."""
+    """Return JSON lines of documents with one to three labels, each of which adds words to the text."""
     rng = np.random.default_rng(seed)
     own = rng.integers(n_words, size=(n_labels, 8))
     lines = []
@@ -47,19 +47,19 @@ def document_lines(seed, n_documents, n_words, n_labels):
 
 
 def svmlight_lines(X, labels):
-    """svmlight text: a line for each row of X (csr) behind its label text."""
+    """Return svmlight lines of X (csr), each of which starts with its text of labels."""
     pairs = (zip(row.indices.tolist(), row.data.tolist(), strict=True) for row in (X[[number]] for number in range(X.shape[0])))
     return [" ".join([label, *(f"{j + 1}:{x!r}" for j, x in row)]) + "\n" for label, row in zip(labels, pairs, strict=True)]
 
 
 def duplicates():
-    """Every row three times."""
+    """Return X and Y with every row three times."""
     X, Y = random_data(2, 15, 6, 3, density=0.5)
     return sp.vstack([X, X, X]), sp.vstack([Y, Y, Y])
 
 
 def conflicts():
-    """Every row twice, the second time with the other labels."""
+    """Return X and Y with every row twice, the second time with the complement of its labels."""
     X, Y = random_data(3, 20, 6, 3, density=0.5)
     return sp.vstack([X, X]), sp.vstack([Y, sp.csr_matrix(Y.toarray() == 0)])
 
@@ -67,9 +67,9 @@ def conflicts():
 def dataset(
     path, X, Y, feature_names=None, label_names=None, row_ids=None, splits=None, ones=False, label_titles=None, groups=None
 ):
-    """Write X and Y (dense or sparse) as a dataset; `ones` leaves X's values out (they are all 1). Returns the path.
+    """Write X and Y (dense or sparse) as a dataset and return the path.
 
-    `groups` are the keys of the rows' groups.
+    `ones`: all values are 1 and are not written. `groups` are the keys of the rows' groups.
     """
     matrices = {"X": (sp.csr_matrix(X), ones), "Y": (sp.csr_matrix(Y), True)}
     slabs = {}
@@ -89,7 +89,7 @@ def dataset(
         write_label_titles(file, label_titles)
         raw_input(feature_names).write(file)
         for name, rows in (splits or {}).items():
-            group_in(file, "splits")[name] = np.asarray(rows, dtype=np.int64)  # which holds no time
+            group_in(file, "splits")[name] = np.asarray(rows, dtype=np.int64)
         rows = matrices["X"][0]
         keys = content_keys(np.diff(rows.indptr), rows.indices, rows.data, feature_keys(feature_names))
         file["row_keys"] = keys if row_ids is None else string_keys(ID, row_ids)
@@ -107,7 +107,7 @@ def dataset(
 
 
 def compact_columns(seed, n_features, n_columns):
-    """columns and factors of features that are absent, folded (several in one of the last columns) or have their own column."""
+    """Return columns and factors of features: some absent, some in a column of their own, several in each of the last columns."""
     rng = np.random.default_rng(seed)
     columns, factors = rng.integers(n_columns // 2, n_columns, n_features), rng.standard_normal(n_features).astype(np.float32)
     own = rng.permutation(n_features)[: n_columns // 2]
@@ -118,7 +118,6 @@ def compact_columns(seed, n_features, n_columns):
 
 
 def raw_input(feature_names):
-    """The features of numbers, with these names or none."""
     packed = None if feature_names is None else np.frombuffer("\0".join(feature_names).encode(), np.uint8)
     return RawInput({"source": "csv"}, packed)
 
@@ -135,7 +134,7 @@ def model(
     sparse=False,
     label_titles=None,
 ):
-    """Write W (n_labels × n_columns) as a model, a sparse one on demand; by default every feature is a column. Returns the path."""
+    """Write W (n_labels × n_columns) as a linear model and return the path; by default every feature is a column."""
     n_labels, n_columns = W.shape
     columns = np.arange(n_columns) if columns is None else np.asarray(columns)
     label_names = names("label", n_labels) if label_names is None else label_names
@@ -167,7 +166,7 @@ def model(
 
 
 def results_model(comm, path, results, names):
-    """Collective. A file of W and the numbers `names` of the labels in `results` (hpcml.run.results). Returns the path."""
+    """Collective. Write W and the columns `names` of the labels of `results` (hpcml.run.results) and return the path."""
     results.share_index()
     n_weights = None if results.drop is None else int(results.index[:, 2].sum())
     sizes = len(results.index), results.n_columns, results.n_columns, results.weight_type.str
@@ -179,7 +178,7 @@ def results_model(comm, path, results, names):
 
 
 def classifier(path, base, X, y, label_names=("class 1",), feature_names=None, dense=False, margin_rows=(0, 2), seed=0):
-    """Fit the learner `base` (as on the command line) to X and y and write the classifier's file. Returns the path."""
+    """Fit the learner `base` (as on the command line) to X and y, write the classifier and return the path."""
     learner = parse_learner(base.split())
     data = (label_names, X.shape[1], vocabulary_digest(feature_names, X.shape[1]), dense)
     origin = Origin("probe", learner, "all", *data, {"validation_error": 0.25}, None, raw_input(feature_names))
@@ -189,7 +188,7 @@ def classifier(path, base, X, y, label_names=("class 1",), feature_names=None, d
 
 
 def classifier_bytes(classifier):
-    """All that a file holds of a classifier, as bytes."""
+    """Return the contents of a classifier's file as bytes."""
     if not is_own(classifier):
         return skops_file.dump(classifier)
     values = {
@@ -199,7 +198,7 @@ def classifier_bytes(classifier):
 
 
 def class_data(seed, n_rows, n_features, n_classes, density=0.4):
-    """Random X (csr float32), classes y that depend on it, and Y (csr, label sets): class 1 for two classes, else one per class."""
+    """Return random X (csr float32), classes y that depend on it, and Y: a label for class 1 of two, else a label per class."""
     X, _ = random_data(seed, n_rows, n_features, 1, density)
     values = X.toarray()[:, : max(2, n_classes)] + np.random.default_rng(seed).normal(0, 0.3, (n_rows, max(2, n_classes)))
     y = values[:, :n_classes].argmax(axis=1)
@@ -208,10 +207,10 @@ def class_data(seed, n_rows, n_features, n_classes, density=0.4):
 
 
 def dataset_for_all(comm, path, *args, **more):
-    """Collective over `comm`. The dataset that rank 0 makes, for all. Returns the path."""
+    """Collective. Write a dataset on rank 0 and return its path on all ranks."""
     return by_one_rank(comm, lambda: dataset(path, *args, **more))
 
 
 def by_one_rank(comm, work):
-    """Collective over `comm`. What `work()` returns on rank 0, on all ranks: what is compared with needs making only once."""
+    """Collective. Call `work()` on rank 0 and return its result on all ranks."""
     return comm.bcast(work() if comm.rank == 0 else None)

@@ -2,7 +2,7 @@
 
 Under `mpirun -n N python -m pytest --with-mpi`, N > 1, every test ends with the ranks telling each other how it went. If any
 failed, the failing ranks have printed their tracebacks and all abort. If a rank does not come within HPCML_TEST_DEADLINE seconds
-(60), it is asked for its stack, and all abort. Only rank 0 shows progress. A test must skip on all ranks or on none, and must not
+(240), it is asked for its stack, and all abort. Only rank 0 shows progress. A test must skip on all ranks or on none, and must not
 communicate inside `hypothesis.given` (a failing example is run again, on one rank only).
 """
 
@@ -74,7 +74,7 @@ class Rendezvous:
         self.rank, self.size = self.comm.rank, self.comm.size
         if self.size == 1:
             pytest.exit("the launcher started several ranks but MPI sees only one: use the mpirun of this environment", 2)
-        self.deadline = float(os.environ.get("HPCML_TEST_DEADLINE", "60"))
+        self.deadline = float(os.environ.get("HPCML_TEST_DEADLINE", "240"))
         self.stderr = os.dup(2)  # pytest captures no output here yet
         self.stack = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         faulthandler.register(signal.SIGUSR2, file=self.stack, all_threads=False)

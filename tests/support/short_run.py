@@ -1,4 +1,4 @@
-"""From texts to measures on 2 ranks with the Python that runs this; prints a digest of all numbers, which no version may change.
+"""Print a digest of the numbers of a short run on 2 ranks, from texts to measures, which no version of Python may change.
 
 usage: python tests/support/short_run.py
 """
@@ -23,7 +23,6 @@ COMMANDS = (
 
 
 def write_texts(path, n_rows=300):
-    """Documents with three labels, whose names are words of theirs, among fifty words of noise."""
     draw = random.Random(1)
     noise = [f"word{i}" for i in range(50)]
     with path.open("w", encoding="utf-8") as out:
@@ -33,33 +32,30 @@ def write_texts(path, n_rows=300):
             out.write(json.dumps({"id": str(row), "title": "", "text": text, "labels": labels}) + "\n")
 
 
-def digest(folder):
-    """Of the numbers in the dataset and the model, and of the measures; not of what made them."""
-    found = hashlib.sha256()
+def digest_of_numbers(folder):
+    digest = hashlib.sha256()
     for file in (folder / "docs.h5", folder / "runs" / "dual" / "model.h5"):
         with h5py.File(file) as opened:
-            opened.visititems(lambda name, item: found.update(name.encode() + numbers(item)))
+            opened.visititems(lambda name, item: digest.update(name.encode() + numbers(item)))
     measures = json.loads((folder / "measures.json").read_text(encoding="utf-8"))
-    found.update(json.dumps(measures.get("macro", measures), sort_keys=True).encode())
-    return found.hexdigest()[:16]
+    digest.update(json.dumps(measures.get("macro", measures), sort_keys=True).encode())
+    return digest.hexdigest()[:16]
 
 
 def numbers(item):
-    """The bytes of a dataset of numbers; of others none."""
     return item[()].tobytes() if isinstance(item, h5py.Dataset) and np.issubdtype(item.dtype, np.number) else b""
 
 
 def main():
-    """Run, print. What a command printed is shown only if it fails."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_texts(folder / "docs.jsonl")
         for command in COMMANDS:
             call = ["mpirun", "-n", "2", sys.executable, "-m", "hpcml", *command.split()]
-            done = subprocess.run(call, cwd=folder, env=os.environ, capture_output=True, text=True, timeout=300)
-            if done.returncode:
-                sys.exit(f"{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-        print(digest(folder))
+            result = subprocess.run(call, cwd=folder, env=os.environ, capture_output=True, text=True, check=False)
+            if result.returncode:
+                sys.exit(f"{command}: exit code {result.returncode}\n{result.stdout}{result.stderr}")
+        print(digest_of_numbers(folder))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""In the place of `hpcml` and `mpirun` before PATH: sends a command of hpcml to ranks that stand by (tests/jobs/standing.py).
+"""Replaces `hpcml` and `mpirun` in PATH: sends a command of hpcml to standing ranks (tests/jobs/standing.py) and prints its output.
 
-document_commands.py copies it into a folder `bin`; the ranks' folders, named by how many they are, lie beside that. What cannot be
-sent (other programs, other numbers of ranks) is run by the program of the same name that comes later in PATH.
+document_commands.py copies it into the folder `bin`, next to the folders of the ranks, whose names are the numbers of ranks. Other
+programs and other numbers of ranks are run by the next program of that name in PATH.
 """
 
 import json
@@ -14,13 +14,11 @@ NAME, WORDS = os.path.basename(sys.argv[0]), sys.argv[1:]  # noqa: PTH119
 
 
 def run_program():
-    """Become the program that would have been run."""
     os.environ["PATH"] = os.pathsep.join(folder for folder in os.environ["PATH"].split(os.pathsep) if folder != PROGRAMS)
     os.execvp(NAME, [NAME, *WORDS])
 
 
 def send(folder, arguments):
-    """Let the ranks run a command, and print what they print; returns its exit code."""
     number = sum(name.endswith(".json") for name in os.listdir(folder))  # noqa: PTH208
     path = f"{folder}/{number}"
     with open(f"{path}.part", "w") as out:  # noqa: PTH123
@@ -40,7 +38,7 @@ def send(folder, arguments):
                     while block := file.read(2**16):
                         os.write(descriptor, block)
     if not ended:
-        os.write(2, f"the ranks that stood by have ended during: hpcml {' '.join(arguments)}\n".encode())
+        os.write(2, f"the standing ranks ended during: hpcml {' '.join(arguments)}\n".encode())
         return 1
     with open(f"{path}.codes") as file:  # noqa: PTH123
         return max(json.load(file))

@@ -42,7 +42,7 @@ def claims():
 
 def test_figures_of_the_readme_are_in_a_table():
     known = [numbers(table) for table in chain.from_iterable(tables(page.read_text()) for page in PAGES)]
-    (figures,) = (table for table in tables(README.read_text()) if table.startswith("| what | figure | command |"))
+    (figures,) = (table for table in tables(README.read_text()) if table.startswith("| task | result | command |"))
     for line in figures.splitlines()[2:]:
         figure = numbers(line.strip("|").split(" | ")[1])
         assert figure and any(figure <= each for each in known), line

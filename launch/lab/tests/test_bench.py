@@ -91,7 +91,7 @@ def test_imports_of_hpcml_are_public_or_named():
 
 @pytest.mark.parametrize("name", BENCHES)
 def test_help_and_errors_of_every_benchmark(name, capsys):
-    if name in ("faults", "fuzz", "slurm_rounds"):  # which change this process when they are imported
+    if name in ("faults", "fuzz"):  # which change this process when they are imported
         done = start(name, "--no-such-option")
         code, message = done.returncode, done.stderr
     else:
@@ -210,8 +210,8 @@ def test_little_memory(capsys):
 
 
 def test_robustness(data, run, tmp_path):
-    (line,) = [json.loads(line) for line in start("faults", "-k", "truncated after").stdout.splitlines()]
-    assert (line["fault"], line["code"], line["bits"]) == ("data truncated after the rows were copied", 0, "same")
+    *_, line = [json.loads(line) for line in start("faults", "--rounds", 2).stdout.splitlines()]
+    assert 1 <= line["rounds"] <= 2 and line["bits"] == "same"
     first, second, options = tmp_path / "a.json", tmp_path / "b.json", ("--methods", "bernoulli-nb", "--ranks", 1)
     run("same_bits", first, "--data", data, *options)
     digests = json.loads(first.read_text())
