@@ -1,4 +1,4 @@
-"""Where the time of a run goes: seconds of computing, waiting and communicating."""
+"""Seconds of a run spent computing, waiting and communicating."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Profile:
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Count the body's time for `phase`."""
+        """Add the time of the body to `phase`."""
         begin = time.perf_counter()
         try:
             yield

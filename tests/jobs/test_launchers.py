@@ -221,5 +221,5 @@ def test_no_locks_is_said(tmp_path):
         result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
         assert result.returncode == code, (setting, result.stderr)
         if code:
-            expected = "the file system has no locks (Function not implemented), but HDF5_USE_FILE_LOCKING asks for one; set "
+            expected = "the file system has no locks (Function not implemented), but HDF5_USE_FILE_LOCKING requires them; set "
             assert f"hpcml: {data}: {expected}HDF5_USE_FILE_LOCKING=FALSE" in result.stderr

@@ -186,7 +186,7 @@ def test_a_limit_under_which_libraries_would_load_for_ever_is_refused(tmp_path, 
     result = subprocess.run(["bash", "-c", command], env=os.environ | threads, capture_output=True, text=True, check=False)
     assert result.returncode == 2, result.stderr
     assert sentence in result.stderr
-    assert "MB of address space, more than there is; raise the limit (ulimit -v)" in result.stderr
+    assert "MB of address space, more than is available; raise the limit (ulimit -v)" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

@@ -50,7 +50,7 @@ DIES_LATE = """
 import os, signal
 from hpcml.methods.linear.run import LabelRun
 from hpcml.run import checkpoint
-checkpoint.LEAST, checkpoint.WORTH = 0.0, 0.0
+checkpoint.MIN_SECONDS, checkpoint.COST_RATIO = 0.0, 0.0
 keep = LabelRun.keep
 def dies(run, finished):
     keep(run, finished)

@@ -138,7 +138,7 @@ def test_rows_of_probe_without_room_lie_in_a_file(comm, mpi_tmp_path, monkeypatc
 
 
 @pytest.mark.usefixtures("in_step")
-@pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
+@pytest.mark.parametrize("loss", ["squared-hinge", pytest.param("logistic", marks=pytest.mark.more("methods"))])
 def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, loss):
     """Where memory is short the visits are to copies of chunks; the chunks of a run are those of its checkpoint."""
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))

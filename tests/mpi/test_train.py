@@ -8,11 +8,9 @@ import pytest
 from support.make import dataset_for_all, random_data
 from support.training import train
 
-from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
-from hpcml.methods.linear import run as linear_run
 
 pytestmark = pytest.mark.mpi
 
@@ -35,13 +33,6 @@ def test_shards_are_disjoint_cover_the_split_and_balance_non_zeros(comm, mpi_tmp
             assert max(nnz) <= sum(nnz) / comm.size + largest
 
 
-def test_exact_sum_of_a_dataset_does_not_know_the_ranks(comm):
-    values = np.random.default_rng(0).lognormal(sigma=5, size=1000)
-    mine = np.array_split(values, comm.size)[comm.rank]
-    total = mpi.exact_sum(comm, mine, float(values.sum()), 1000)
-    assert total == mpi.exact_sum(mpi.self_comm(), values, float(values.sum()), 1000)
-
-
 def test_a_model_larger_than_the_disk_is_refused_before_training(comm, mpi_tmp_path, monkeypatch):
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
@@ -51,15 +42,6 @@ def test_a_model_larger_than_the_disk_is_refused_before_training(comm, mpi_tmp_p
         comm.Barrier()
         assert not (mpi_tmp_path / "run").exists()
     train("dual", comm, data, mpi_tmp_path / "run", {"drop": 0.1})
-
-
-def test_a_large_model_is_told_of(comm, mpi_tmp_path, monkeypatch, capfd):
-    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
-    train("dual", comm, data, mpi_tmp_path / "small")
-    assert "warning: the model" not in capfd.readouterr().err
-    monkeypatch.setattr(linear_run, "LARGE_MODEL", 100)
-    train("dual", comm, data, mpi_tmp_path / "large")
-    assert ("--drop 0.1" in capfd.readouterr().err) == (comm.rank == 0)
 
 
 def test_memory_too_short_to_load_the_rows_is_told_before(comm, mpi_tmp_path, monkeypatch):

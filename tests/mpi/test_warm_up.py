@@ -57,7 +57,7 @@ def late(monkeypatch):
 
 
 @pytest.mark.parametrize(("method", "way"), [(name, way) for name, ways in OPTIONS.items() for way in range(len(ways))])
-@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("mapped", [False, pytest.param(True, marks=pytest.mark.more("kernels"))])
 def test_kernels_of_rows(comm, mpi_tmp_path, monkeypatch, data, late, method, way, mapped):
     """In memory and in files; all ranks share the rows, where the method can."""
     if mapped:
@@ -67,7 +67,7 @@ def test_kernels_of_rows(comm, mpi_tmp_path, monkeypatch, data, late, method, wa
     assert late == []
 
 
-@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.parametrize("loss", ["hinge", pytest.param("logistic", marks=pytest.mark.more("kernels"))])
 def test_kernels_of_streamed_rows(comm, mpi_tmp_path, monkeypatch, data, late, loss):
     monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)
     monkeypatch.setattr("hpcml.methods.linear.layout.kept_values", lambda *_: 300)

@@ -460,7 +460,7 @@ FAULTS = [
     Fault("disk full", disk_full, 2, FULL, resumes=True),
     Fault("disk full at the start", disk_full_at_the_start(8), 2, FULL, PROBE, model=False),
     Fault("disk too small for a checkpoint", disk_full_at_the_start(150), 2, FULL, PROBE, model=False),
-    Fault("no room for the log", no_room_for_the_log, 0, r"log\.txt: cannot write: No space left on device; going on without it"),
+    Fault("no room for the log", no_room_for_the_log, 0, r"log\.txt: cannot write: No space left on device; continuing without it"),
     Fault("read-only folder", read_only, 2, r"hpcml: .*Read-only file system.*; choose another folder", PROBE, model=False),
     Fault("data replaced, then deleted", data_gone, 0),
     Fault("data truncated after the rows were copied", data_truncated, 0, methods=PROBE),

@@ -48,7 +48,7 @@ from hpcml.reduce.prune import Line as PruneLine
 from hpcml.reduce.prune import Pruning
 from hpcml.run import merge
 from hpcml.run.folder import to_toml
-from hpcml.run.sweep import Sweep, write_csv
+from hpcml.run.sweep import Sweep
 
 SELF = mpi.self_comm()
 LETTERS = "ab é😀$[]{}<>&%#=+-@|,;:\"'\\\n\r\t\x00\x1b\x7f\x85\x9b\xad\u200b\u200d\u2028\u2029\u202e\u2066\ufeff\ufffe\ud800\udcff"
@@ -175,8 +175,8 @@ FILES = {
     "predict": (predicted, column(1)),
     "predict, row ids": (predicted, column(0)),
     "predict, titles": (lambda path, names: predicted(path, names, titled=True), column(2)),
-    "merge, runs": (lambda path, names: write_csv(path, sweep(names)), column(0)),
-    "merge, lists": (lambda path, names: write_csv(path, sweep(names)), lambda rows: [split_names(row[2])[1] for row in rows[1:]]),
+    "merge, runs": (lambda path, names: sweep(names).write_csv(path), column(0)),
+    "merge, lists": (lambda path, names: sweep(names).write_csv(path), lambda rows: [split_names(row[2])[1] for row in rows[1:]]),
     "cv": (cross_validated, lambda rows: column(1)(rows)[::2]),
     "duplicates": (pairs_of_names, column(2)),
     "duplicates --csv": (lambda path, names: duplicates(names).write_csv(path), column(1)),

@@ -1,9 +1,6 @@
 """What is said of a misspelt word."""
 
-import pytest
-
-from hpcml.cli import app as cli
-from hpcml.errors import ConfigError, nearest, repeated
+from hpcml.errors import nearest, repeated
 
 MANY = [f"name-{letter}" for letter in "abcdefgh"]
 
@@ -13,7 +10,7 @@ def test_a_near_word_or_few_or_who_lists_them():
     assert nearest("zzz", MANY[:3]) == "known: name-a, name-b, name-c"
     assert nearest("zzz", MANY) == ""
     assert nearest("TITLE", [*MANY, " Title", "title b"]) == "did you mean ' Title'?"
-    assert nearest("zzz", MANY, "hpcml cv --help") == "`hpcml cv --help` lists what there is"
+    assert nearest("zzz", MANY, "hpcml cv --help") == "run `hpcml cv --help` for the list"
 
 
 class Counted(str):
@@ -32,18 +29,3 @@ def test_a_repeated_name_is_found_without_comparing_all_with_all():
     assert repeated(names) is None
     assert repeated([*names, Counted("17")]) == "17"
     assert Counted.comparisons < 100 * len(names)
-
-
-def refused(*tokens):
-    with pytest.raises(ConfigError) as error:
-        cli.run(list(tokens), lambda: pytest.fail("it ran"))
-    return str(error.value)
-
-
-def test_where_nothing_is_near_the_sentence_is_short_and_says_where_to_look():
-    train = ("train", "dual", "x.h5", "-o", "y")
-    assert refused(*train, "--zzz") == "Unknown option: --zzz. `hpcml train dual --help` lists the options."
-    assert refused(*train, "--tol", "1") == "Unknown option: --tol. Did you mean --dual-tol?"
-    for tokens, name in ((("threshold", "r", "d.h5"), "--measure"), (("predict", "r", "d.h5", "-o", "y.csv", "--top"), "--top")):
-        assert refused(*tokens) == f"{name}: no value, but one is required; `hpcml {tokens[0]} --help` describes it"
-    assert refused("train", "zzz", "x.h5") == "no method 'zzz'; `hpcml train --help` lists what there is"

@@ -8,7 +8,6 @@ import pytest
 from support.edits import attributes, edit, entry
 from support.make import dataset, random_data
 
-import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.labels import tell_unused
@@ -40,18 +39,14 @@ def borrow(file):
 
 DAMAGE = {
     "index too large": entry("X/indices", 5, 2**31 - 1),
-    "index negative": entry("X/indices", 5, -(10**8)),
     "label too large": entry("Y/indices", 0, 2**31 - 1),
     "indptr too large": entry("X/indptr", 3, 2**60),
-    "indptr too large at the end": entry("X/indptr", 59, 2**60),
     "indptr decreases": entry("X/indptr", 30, 0),
     "split out of range": entry("splits/train", 29, 1000),
     "split out of order": entry("splits/train", 3, 0),
-    "more rows": reshape("X", [4000, 20]),
     "too many rows": reshape("X", [10**15, 20]),
     "no shape": reshape("X", 5),
     "negative": reshape("Y", [60, -3]),
-    "many labels": reshape("Y", [60, 10**14]),
     "a feature twice": repeat("X"),
     "a label twice": repeat("Y"),
     "by columns": attributes({"encoding-type": "csc_matrix"}, "X"),
@@ -65,12 +60,6 @@ def test_damaged_dataset_is_refused(tmp_path, what):
     edit(path, DAMAGE[what])
     with pytest.raises(DataError, match=r"data\.h5"), DataFile(path) as data:
         load_shard(mpi.self_comm(), data, "train")
-
-
-def test_a_dataset_with_two_labels_of_one_name_is_not_trained_on(tmp_path):
-    path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4), label_names=["sea", "farms", "sea", "rain"])
-    with pytest.raises(DataError, match=r"data\.h5: two labels have the name 'sea'"):
-        hpcml.train("dual", path, tmp_path / "run")
 
 
 def test_splits_that_overlap_are_told(tmp_path, capsys):

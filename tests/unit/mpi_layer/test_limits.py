@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from hpcml.mpi.limits import control_groups, limits
-from hpcml.mpi.memory import memory_of_node
 
 MB = 10**6
 V1 = "36 30 0:1 {root} {folder} rw shared:9 - cgroup cgroup rw,memory"
@@ -93,7 +92,7 @@ def test_tightest_level_counts(tree, name):
     assert limit.source.startswith("control group /")
 
 
-@pytest.mark.parametrize("text", ["", "max", "-1", "١٢", "12 MB", "0x10", "\x00", "1e9", NOTHING])
+@pytest.mark.parametrize("text", ["", "max", "-1", "١٢", "12 MB", NOTHING])
 def test_what_is_no_limit_is_none(tree, text):
     found = tree("0::/a", MOUNTED_2, {f"{GROUP}/a/memory.max": text})
     assert found.source == "the machine's memory"
@@ -113,22 +112,14 @@ def test_files_that_are_not_understood(tree, cgroup, mountinfo):
     assert tree(cgroup, mountinfo, {}).source == "the machine's memory"
 
 
-def test_ranks_of_one_group_share_it_and_no_others(tree):
-    files = {f"{GROUP}/a/memory.max": "5", f"{GROUP}/b/memory.max": "6"}
-    shared = {tree(f"0::/{name}", MOUNTED_2, files).shared for name in "aba"}
-    assert len(shared) == 2
-
-
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
-        ({"SLURM_MEM_PER_NODE": "500"}, 500 * 2**20),
         ({"SLURM_MEM_PER_NODE": "1G"}, 2**30),
         ({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "3"}, 300 * 2**20),
         ({"SLURM_MEM_PER_NODE": "500", "SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "3"}, 300 * 2**20),
         ({"SLURM_MEM_PER_NODE": "0"}, None),
         ({"SLURM_MEM_PER_NODE": "much"}, None),
-        ({"SLURM_MEM_PER_CPU": "100"}, None),
         ({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "0"}, None),
     ],
 )
@@ -180,14 +171,9 @@ def real_group():
             folder.rmdir()
 
 
-@pytest.mark.parametrize("inside", ["", "inner"])
-def test_real_control_group(inside):
+def test_real_control_group():
     with real_group() as group:
-        size, room, source = told(f"echo $$ >{group / inside}/cgroup.procs")
+        size, room, source = told(f"echo $$ >{group}/inner/cgroup.procs")
     assert 499 * MB <= size <= 500 * MB  # whole pages
     assert room == size / 2
     assert source.startswith(f"control group {group}/memory.")
-
-
-def test_without_limits_there_is_the_machine():
-    assert 0 < memory_of_node() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

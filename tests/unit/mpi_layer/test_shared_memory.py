@@ -43,8 +43,8 @@ def test_large_memory_leaves_the_default(cells, n_ranks, size):
     assert cells(size, size, n_ranks) is None
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2, 3, 8, 64])
-@pytest.mark.parametrize("size", [MIB // 8, MIB // 2, MIB, 2 * MIB, 3 * MIB, 64 * MIB])
+@pytest.mark.parametrize("n_ranks", [1, 3, 64])
+@pytest.mark.parametrize("size", [MIB // 8, MIB, 3 * MIB, 64 * MIB])
 def test_what_is_chosen_fits(cells, n_ranks, size):
     if size < taken(n_ranks, 1):
         with pytest.raises(ConfigError, match="but MPICH needs"):
@@ -69,14 +69,6 @@ def test_one_process_goes_by_what_is_free(cells):
         cells(64 * MIB, 8192, 1)
     with pytest.raises(ConfigError, match=r"has only 32 kB, but MPICH needs 58 kB; enlarge it"):
         cells(32768, 32768, 2)
-
-
-def test_number_of_cells_that_the_user_has_set_stays(monkeypatch, tmp_path):
-    monkeypatch.setattr(runtime, "SHARED_MEMORY", tmp_path)
-    monkeypatch.setattr(runtime.os, "statvfs", lambda _: SimpleNamespace(f_frsize=1, f_blocks=MIB, f_bavail=MIB))
-    monkeypatch.setenv(runtime.CELLS, "7")
-    runtime.fit_shared_memory(2)
-    assert os.environ[runtime.CELLS] == "7"
 
 
 def test_missing_and_read_only_memory(monkeypatch, tmp_path):

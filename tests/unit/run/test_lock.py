@@ -109,7 +109,7 @@ def test_lock_that_outlives_its_holder_is_told(clock, file, locked):
     """A file system may keep the lock of a node that has gone."""
     locked(ELSEWHERE)
     touch_at(file, -lock.LONG_AGO - 60)
-    assert refused(file).endswith(f", which has been silent for 11 min; if nobody works in the folder, remove {file}")
+    assert refused(file).endswith(f", which has been silent for 11 min; if no job uses the folder, remove {file}")
 
 
 def test_holder_of_this_kernel_whose_lock_is_free_is_followed_at_once(clock, file):
@@ -133,11 +133,6 @@ def test_file_that_is_not_understood(clock, file, content):
     assert clock.now == 0
 
 
-def test_holder_that_is_not_understood(clock, file, locked):
-    locked(b"\x1b[31m")
-    assert "is in use by another process; wait for it" in refused(file)
-
-
 @pytest.mark.parametrize("has_locks", [True, False])
 def test_a_holder_whose_lock_cannot_be_seen_is_watched(clock, file, monkeypatch, capsys, has_locks):
     """A holder that goes on touching the file keeps it, one that does not has lost it after a while."""
@@ -152,15 +147,7 @@ def test_a_holder_whose_lock_cannot_be_seen_is_watched(clock, file, monkeypatch,
     begin = clock.now
     taken(file, Log(0))
     assert clock.now - begin == pytest.approx(lock.SILENCE, abs=1)
-    assert "was in use by process" in capsys.readouterr().err
-
-
-def test_a_kernel_without_a_number_is_no_proof(clock, file, monkeypatch):
-    monkeypatch.setattr(lock, "BOOT", "")
-    file.write_bytes(signature())
-    touch_at(file, 0)
-    taken(file)
-    assert clock.now == pytest.approx(lock.SILENCE, abs=1)
+    assert "is locked by process" in capsys.readouterr().err
 
 
 def test_holder_of_long_ago_is_not_waited_for(clock, file):
@@ -173,7 +160,7 @@ def test_holder_of_long_ago_is_not_waited_for(clock, file):
 def test_file_system_without_locks_is_told(clock, file, monkeypatch, capsys):
     without_locks(monkeypatch)
     taken(file, Log(0))
-    assert "the file system has no locks; see that no other job uses the folder" in capsys.readouterr().err
+    assert "the file system has no locks; make sure that no other job uses the folder" in capsys.readouterr().err
 
 
 def test_holder_touches_the_file_until_it_lets_go(file, monkeypatch):
