@@ -23,7 +23,6 @@ class HpcmlError(Exception):
     exit_code = EXIT_USER
 
     def __str__(self) -> str:
-        """Return one line; line breaks in names are escaped."""
         return visible(super().__str__())
 
 
@@ -46,7 +45,6 @@ class OptionError(ConfigError):
         return visible(self.with_name(self.name, self.in_python))
 
     def with_name(self, name: str, in_python: bool) -> str:
-        """Return the message with another name of the option."""
         value = self.value
         if in_python:
             option = f"{name}={value}"
@@ -144,12 +142,10 @@ def repeated(names: Iterable[str]) -> str | None:
 
 
 def is_same_but_case(name: str, other: str) -> bool:
-    """Return whether two names differ only in case and surrounding blanks."""
     return name.strip().casefold() == other.strip().casefold()
 
 
 def nearest_name(word: str, known: Iterable[str]) -> str | None:
-    """Return the known name most similar to a misspelt word; None if none is similar."""
     known = sorted(known)
     near = [each for each in known if is_same_but_case(each, word)] or difflib.get_close_matches(word, known, n=1)
     return near[0] if near else None

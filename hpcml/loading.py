@@ -67,10 +67,7 @@ def lacking(size: int) -> str:
 
 @contextmanager
 def in_time() -> Iterator[None]:
-    """Load libraries in the body; hpcml's program is ended if that takes longer than SECONDS.
-
-    The system's alarm ends it, which does not need Python's lock.
-    """
+    """Load libraries in the body; an alarm, which needs no lock of Python, ends hpcml's program after SECONDS."""
     if not in_program:
         yield
         return

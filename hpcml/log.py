@@ -119,7 +119,6 @@ class Progress:
     """A progress bar on a terminal that can redraw a line, else a line every `every` seconds; on rank 0."""
 
     def __init__(self, log: Log, what: str, total: int | None, every: float = 10.0) -> None:
-        """`total` None: the total is unknown."""
         self.log, self.what, self.total, self.every = log, what, total, every
         self.begin = self.last = time.monotonic()
         self.first: float | None = None  # finished share at the first report: results of an earlier job, or nearly nothing
@@ -154,7 +153,6 @@ class Progress:
             self.log(f"{self.what}: {done}{of}{f', {note}' if note else ''}{self._left(share)}")
 
     def _left(self, share: float | None) -> str:
-        """Return the remaining time at the mean speed so far; "" if it is unknown."""
         if share is None or self.first is None or not self.first < share < 1:
             return ""
         seconds = (time.monotonic() - self.begin) / (share - self.first) * (1 - share)

@@ -41,17 +41,14 @@ def ratio(above: Any, below: Any) -> Any:
 
 
 def f1(hits: Any, predicted: Any, true: Any) -> Any:
-    """Return the harmonic mean of precision and recall."""
     return ratio(*FRACTIONS["f1"](hits, predicted, true))
 
 
 def precision(hits: Any, predicted: Any) -> Any:
-    """Return the share of positives among the predicted items."""
     return ratio(*FRACTIONS["precision"](hits, predicted, 0))
 
 
 def recall(hits: Any, true: Any) -> Any:
-    """Return the share of predicted items among the positives."""
     return ratio(*FRACTIONS["recall"](hits, 0, true))
 
 
@@ -154,8 +151,6 @@ COUNTS = frozenset({"misclassified"})  # measures that are counts, not shares
 
 
 class LabelMeasures:
-    """Measures per label, and their macro means."""
-
     values: dict[str, np.ndarray]  # measure -> value per label
     n_positive: np.ndarray  # rows with each label
 

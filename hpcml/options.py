@@ -30,10 +30,7 @@ FREE = frozenset({"checkpoint_every", "time_limit", "profile"})
 
 
 def split_record(text: str, strip: bool = False) -> list[str]:
-    """Return the names in a CSV record, such as `a,"b, c"`.
-
-    Unquoted names keep their blanks, and empty ones are omitted. With `strip`, blanks are removed and empty names kept.
-    """
+    """Return the names in a CSV record: unquoted names keep blanks, empty ones are omitted; the reverse with `strip`."""
     names = []
     for match in PIECE.finditer(f"{text},"):
         if match[1] is not None:
@@ -50,7 +47,6 @@ def quoted_name(name: str) -> str:
 
 
 def unquote_name(text: str) -> str:
-    """Return a name without its quotes, if it has any."""
     names = split_record(text)
     return names[0] if len(names) == 1 and text.lstrip().startswith('"') else text
 
@@ -68,7 +64,6 @@ Name, Names, FieldNames = Parameter(converter=lambda _kind, tokens: unquote_name
 
 @cache
 def _classes_in(file: str) -> dict[str, ast.ClassDef]:
-    """Return the classes of a source file by name."""
     tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 
@@ -145,7 +140,6 @@ class NotWith(Only):
 
 
 def iterate_types(hint: Any) -> Iterator[Any]:
-    """Yield the types of a value, or of each of several values."""
     inner = () if get_origin(hint) is Literal else get_args(hint)
     for each in inner or (hint,):
         yield from iterate_types(each) if inner else (each,)

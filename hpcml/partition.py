@@ -27,11 +27,7 @@ def share_of(n: int, rank: int, n_ranks: int) -> tuple[int, int]:
 
 
 def bounds_by_weight(cumulative: np.ndarray, n_parts: int) -> np.ndarray:
-    """Return bounds (n_parts + 1, int64) of contiguous ranges of items of about equal weight.
-
-    `cumulative` (n + 1) is the running sum of the weights, starting at any value; of a memory map only a few pages are read. If all
-    weights are 0, items are divided evenly by count.
-    """
+    """Return bounds (n_parts + 1) of ranges of about equal weight, from running sums (n + 1), of which few pages are read."""
     n = len(cumulative) - 1
     first, last = int(cumulative[0]), int(cumulative[n])
     if n == 0 or last == first:

@@ -34,7 +34,6 @@ class StopSignals:
             signal.signal(number, handler)
 
     def ignore(self) -> None:
-        """Ignore further signals, because the process is about to end."""
         for number in self.SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 

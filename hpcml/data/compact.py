@@ -84,7 +84,6 @@ class ColumnMap:
         return kernels.Columns(self.column_of, self.fold_column[rows], self.fold_norm[rows], bias)
 
     def tables(self, comm: mpi.Comm, check_stop: slices.StopCheck = slices.never_stop) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns and factors of the model file. Collective over `comm`."""
         shard = self.shard
         with mpi.agreed(comm, "making room for the model's columns"):
             columns, factors = np.zeros(shard.n_features, np.int32), np.zeros(shard.n_features, np.float32)
@@ -113,10 +112,8 @@ def compact_rows(
     check_stop: slices.StopCheck = slices.never_stop,
     fold: bool = True,
 ) -> tuple[CompactRows, ColumnMap]:
-    """Copy a shard's rows in four passes. Raises DataError. Collective over `comm`.
-
-    The arrays come from `allocate` (collective), if it is given. Without `fold` every feature that a row has gets a column of its
-    own. An exception of `check_stop` on one rank is raised on all.
+    """Copy a shard's rows, into arrays from `allocate` (collective) if given. Raises DataError, and as `check_stop`. Collective
+    over `comm`.
     """
     if shard.n_global == 0:
         raise DataError("there are no rows to train on; choose another --split")
@@ -175,7 +172,6 @@ def compact_rows(
 
 
 def feature_values(comm: mpi.Comm, shard: Shard, check_stop: slices.StopCheck) -> FeatureValues:
-    """Return statistics of all features. Collective over `comm`."""
     with mpi.agreed(comm, "making room for the features"):
         largest, counts = np.zeros(shard.n_features, np.float32), np.zeros(shard.n_features, np.int32)
         smallest = np.full(1, np.inf, np.float32)
@@ -213,7 +209,6 @@ def row_slices(shard: Shard, check_stop: slices.StopCheck) -> Iterator[tuple[Any
 
 
 def warm_up(comm: mpi.Comm, shard: Shard) -> None:
-    """Compile the kernels for the types of a shard's arrays. Collective over `comm`."""
     none, arrays = shard.rows[:0], (shard.indptr, shard.indices, shard.data, shard.rows[:0])
     numbers, values = np.zeros(0, np.int32), np.zeros(0, np.float32)
     with mpi.node_first(comm):

@@ -28,7 +28,6 @@ class DataFile:
     """A dataset file, opened read-only; close it, or use `with`. Opening reads sizes only."""
 
     def __init__(self, path: Path | str) -> None:
-        """Raises DataError for a file that is not a dataset of this format version."""
         self.path = Path(path)
         self.file = open_stamped(path, "dataset", "hpcml convert")
         self._state = self._present_state()
@@ -89,7 +88,6 @@ class DataFile:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Numbers of rows, values of X and entries of Y."""
         return self.n_rows, self.nnz, int(self.file["Y/indices"].shape[0])
 
     def __enter__(self) -> Self:
@@ -169,7 +167,6 @@ class DataFile:
         return sorted(self.file["splits"].keys()) if "splits" in self.file else []
 
     def row_numbers(self) -> list[str]:
-        """Return the sorted names of numeric row attributes such as the year (group `rows`)."""
         return sorted(self.file["rows"].keys()) if "rows" in self.file else []
 
     def split(self, name: str) -> np.ndarray:
@@ -202,7 +199,6 @@ def checked_slabs(slabs: Collection[str]) -> list[str]:
 
 
 def default_split(dataset: DataFile, split: str) -> str:
-    """Return `split` if the dataset has it, else "all"."""
     return split if split in dataset.split_names() else "all"
 
 

@@ -37,8 +37,6 @@ class Descriptor(NamedTuple):
 
 @dataclass
 class Descriptors:
-    """The descriptors of a file by identifier (UI), in the order of the file."""
-
     path: Path
     by_identifier: dict[str, Descriptor] = field(default_factory=dict)
 
@@ -78,7 +76,6 @@ def read_descriptors(path: Path) -> Descriptors:
 
 
 def _from_lines(path: Path) -> Iterator[tuple[str, str, Descriptor]]:
-    """Yield (line, UI, descriptor) of a mapping or a table. Raises DataError."""
     table = None
     for number, line in read_lines(path, LONGEST_LINE, "; expected NLM's descriptors, or a name and a UI in each line"):
         where, text = f"line {number}", line.strip("\r\n ")
@@ -99,7 +96,6 @@ def _from_lines(path: Path) -> Iterator[tuple[str, str, Descriptor]]:
 
 
 def _from_xml(path: Path, head: bytes) -> Iterator[tuple[str, str, Descriptor]]:
-    """Yield (record, UI, descriptor) of NLM's XML. Raises DataError."""
     try:
         from lxml import etree
     except ImportError:

@@ -30,7 +30,6 @@ class Headings:
         return Headings(own, column_of[self.excluded])
 
     def hides(self, label: int, columns: np.ndarray) -> np.ndarray:
-        """Return a mask of the columns that must not be used for a label."""
         return np.asarray((columns == self.own[label]) | np.isin(columns, self.excluded))
 
 

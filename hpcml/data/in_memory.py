@@ -79,7 +79,6 @@ def sound_labels(y: Any, name: str = "y") -> Any:
 
 
 def is_missing(value: object) -> bool:
-    """Return whether a value is None, NaN, or pandas' NA or NaT (pandas may not be installed)."""
     return (
         value is None
         or type(value).__name__ in ("NAType", "NaTType")
@@ -102,10 +101,7 @@ def find_fall(indptr: np.ndarray) -> int:
 
 
 def unordered(indptr: np.ndarray, indices: np.ndarray, first: int = 0) -> int:
-    """Return the position of the first entry that is not above the previous one of its row; −1 if there is none.
-
-    `indices` are the entries `first` to `first + indices.size` of the matrix; none is negative.
-    """
+    """Return the position of the first entry (`indices` begin at entry `first`) not above the previous one of its row; −1: none."""
     for begin in range(0, indices.size, BLOCK):
         block = indices[begin : begin + BLOCK + 1]
         starts = np.flatnonzero(block[1:] <= block[:-1]) + first + begin + 1  # only a new row may begin at these entries
@@ -120,7 +116,6 @@ def row_of(indptr: np.ndarray, entry: int) -> int:
 
 
 def _check_compressed(name: str, matrix: Any, line: str, n_lines: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the checked indptr and indices of a CSR or CSC matrix. Raises MatrixError."""
     indptr, indices = (np.asarray(getattr(matrix, part)) for part in ("indptr", "indices"))
     for part, array in (("indptr", indptr), ("indices", indices)):
         if array.ndim != 1 or array.dtype.kind not in "iu":

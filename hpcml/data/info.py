@@ -23,8 +23,6 @@ SHOWN_LABELS = 40  # labels in the report; the others are counted
 
 @dataclass
 class ShardWeight:
-    """The smallest and the largest shard of a split on `n_ranks` ranks."""
-
     n_ranks: int
     split: str
     rows: tuple[int, int]
@@ -34,8 +32,6 @@ class ShardWeight:
 
 @dataclass
 class DatasetInfo:
-    """Description of a dataset; `counts` are the rows per label, for "all" and each split."""
-
     path: Path
     n_rows: int
     n_features: int
@@ -167,7 +163,6 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
 
 
 def _check_rows(dataset: DataFile, name: str, n_columns: int, begin: int, end: int) -> None:
-    """Raise DataError unless columns are sorted, unique and in range, and values finite, in rows begin to end."""
     indptr = np.array(dataset.map(f"{name}/indptr", begin, end + 1))
     first, last = int(indptr[0]), int(indptr[-1])
     indices, data = (dataset.map(f"{name}/{part}", first, last) for part in ("indices", "data"))
@@ -183,7 +178,6 @@ def _check_rows(dataset: DataFile, name: str, n_columns: int, begin: int, end: i
 
 
 def _check_split(dataset: DataFile, name: str, begin: int, end: int) -> None:
-    """Raise DataError unless entries begin to end of a list of rows are ascending row numbers."""
     if begin == end:
         return
     rows = dataset.map(name)[max(0, begin - 1) : end]
@@ -198,7 +192,6 @@ def _check_split(dataset: DataFile, name: str, begin: int, end: int) -> None:
 
 
 def _weigh(dataset: DataFile, n_ranks: int) -> ShardWeight:
-    """Measure `n_ranks` shards of the training split, or of all rows if there is none."""
     split = default_split(dataset, "train")
     rows = dataset.split(split)
     rows = dataset.labelled(rows) if dataset.labelled(rows).size else rows
@@ -211,7 +204,6 @@ def _weigh(dataset: DataFile, n_ranks: int) -> ShardWeight:
 
 
 def _label_counts(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
-    """Count the rows of each label, in all rows and in every split. Collective over `comm`."""
     counts = {}
     for name in ["all", *dataset.split_names()]:
         total = np.zeros(dataset.n_labels, dtype=np.int64)

@@ -24,12 +24,10 @@ class Wanted(Protocol):
     """Options that select the labels to train; they may also have `label_part`, "K/N"."""
 
     @property
-    def label(self) -> tuple[str, ...]:
-        """Names of the labels to train; all labels if empty."""
+    def label(self) -> tuple[str, ...]: ...
 
     @property
-    def min_positives(self) -> int:
-        """Minimum number of positive rows of a label."""
+    def min_positives(self) -> int: ...
 
 
 def count_unused(dataset: DataFile) -> tuple[int, int]:
@@ -69,14 +67,12 @@ def tell_unused(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None
 
 
 def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
-    """Return the number of rows of the split with each label (n_labels, int64). Collective over `comm`."""
     counts = np.zeros(shard.n_labels, dtype=np.int64)
     kernels.count_labels(shard.y_indptr, shard.y_indices, shard.rows, counts)
     return mpi.allreduce_sum(comm, counts)
 
 
 def choose_labels(comm: mpi.Comm, dataset: DataFile, selection: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Return numbers and names of the labels to train. Raises ConfigError. Collective over `comm`."""
     return mpi.run_on_root(comm, f"reading the labels of {dataset.path}", lambda: _choose_labels(dataset, selection, n_positive))
 
 
@@ -102,7 +98,6 @@ def _choose_labels(dataset: DataFile, selection: Wanted, n_positive: np.ndarray)
 
 
 def fingerprint(comm: mpi.Comm, shard: Shard, more: str) -> str:
-    """Digest the split's rows and label sets, and the text `more`. Collective over `comm`."""
     rows = rng.bits(0, "row", shard.first_row + shard.rows)
     pairs = np.repeat(np.arange(shard.y_indptr.size - 1), np.diff(shard.y_indptr))
     is_local = np.isin(pairs, shard.rows)
@@ -114,10 +109,7 @@ def fingerprint(comm: mpi.Comm, shard: Shard, more: str) -> str:
 
 
 def digests(comm: mpi.Comm, shard: Shard) -> tuple[bytes, list[bytes]]:
-    """Digest the rows of a split, and the positive rows of each label. Collective over `comm`.
-
-    A digest is the sum modulo 2^64 of hashes of each value with its position, so it does not depend on the number of ranks.
-    """
+    """Digest the rows of a split, and the positive rows of each label, as sums of hashes modulo 2^64. Collective over `comm`."""
     sums = np.zeros((1 + shard.n_labels, N_WORDS), np.uint64)
     with np.errstate(over="ignore"):
         for part in slices.row_slices(shard.n_local, shard.nnz):
@@ -136,12 +128,10 @@ def digests(comm: mpi.Comm, shard: Shard) -> tuple[bytes, list[bytes]]:
 
 
 def all_label_names(dataset: DataFile) -> list[str]:
-    """Return the names of the known, then of the unknown labels. Raises DataError."""
     return dataset.label_names() + dataset.unknown_names()
 
 
 def label_sets_of(comm: mpi.Comm, dataset: DataFile, shard: Shard) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return the label sets (indptr, indices) of a slab by matrix. Collective over `comm`."""
     sets = {"Y": (shard.y_indptr, shard.y_indices)}
     with mpi.agreed(comm, f"reading {dataset.path}"):
         if dataset.n_unknown:
@@ -164,11 +154,7 @@ def load_with_unknown(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
 
 
 class Classes(NamedTuple):
-    """The classes of a split's rows, on every rank.
-
-    `names` are the labels of a model of them: for two classes one label, which class 1 has and class 0 does not have (the second of
-    two labels), else one label per class.
-    """
+    """The classes of a split's rows; `names`: the label of class 1 if there are two classes, else one label per class."""
 
     names: list[str]
     rows: np.ndarray  # (n,) ascending row numbers of the file, int64
@@ -182,9 +168,8 @@ class Classes(NamedTuple):
 
 
 def read_classes(comm: mpi.Comm, dataset: DataFile, split: str, label: str | None) -> Classes:
-    """Read the classes of a split on all ranks. Raises ConfigError, and DataError for a single class. Collective over `comm`.
-
-    With `label`, or if the dataset has one label, class 1 has it and class 0 does not; else every row must have exactly one label.
+    """Read the classes of a split: `label` against the rest, else one label per row. Raises ConfigError, DataError. Collective over
+    `comm`.
     """
     shard = load_shard(comm, dataset, split)
     with mpi.agreed(comm, f"reading the labels of {dataset.path}"):

@@ -38,9 +38,8 @@ def warn_of_leaks(
     headings: Headings | None,
     log: Log,
 ) -> None:
-    """Warn about features that alone determine one of the labels (given by numbers and names). Collective over `comm`.
-
-    `n_positive` (n_labels of the dataset) counts the rows of the split with each label.
+    """Warn about features that determine one of the labels (numbers, names; `n_positive` of all labels of the dataset). Collective
+    over `comm`.
     """
     checked = np.flatnonzero(np.minimum(n_positive[labels], shard.n_global - n_positive[labels]) >= ENOUGH)
     if not checked.size or not shard.n_features:
@@ -71,7 +70,6 @@ def warn_of_leaks(
 
 
 def warn_of_class_leaks(comm: mpi.Comm, dataset: DataFile, split: str, names: list[str], log: Log) -> None:
-    """Warn about features that alone determine one of the labels with these names. Collective over `comm`."""
     shard = load_shard(comm, dataset, split)
     all_names = mpi.run_on_root(comm, f"reading the labels of {dataset.path}", dataset.label_names)
     labels = np.array([all_names.index(name) for name in names], dtype=np.int64)
@@ -79,7 +77,6 @@ def warn_of_class_leaks(comm: mpi.Comm, dataset: DataFile, split: str, names: li
 
 
 def auc_of_feature(comm: mpi.Comm, shard: Shard, label: int, feature: int) -> float:
-    """Return the AUC of a feature's values for a label, over all rows. Collective over `comm`."""
     with mpi.agreed(comm, DOING):
         values, has = np.zeros(shard.indptr.size - 1, np.float32), np.zeros(shard.indptr.size - 1, np.bool_)
         entries = np.flatnonzero(shard.indices == feature)

@@ -29,7 +29,6 @@ ID, TEXT, FEATURE, GROUP = (
 
 
 def string_key(kind: bytes, *parts: str) -> int:
-    """Return the key of a record that is identified by a sequence of strings."""
     content = ("\0".join(parts) + "\0").encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(content, digest_size=8, person=kind).digest(), "little")
 
@@ -72,10 +71,8 @@ def groups_of(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def look_up(comm: mpi.Comm, known: np.ndarray, values: np.ndarray, requested: np.ndarray) -> np.ndarray:
-    """Return the value (int32) of each requested key; −1 for an unknown key. Collective over `comm`.
-
-    Each rank passes a part of the `known` keys with their `values` (int32, not negative), and its own requests. A key with several
-    values has the largest.
+    """Return the value (int32 ≥ 0, the largest) of each requested key among all ranks' `known` keys; −1 if unknown. Collective over
+    `comm`.
     """
     size = np.uint64(comm.size)
     to_owner, to_ask = (Routing(comm, (keys % size).astype(np.int64)) for keys in (known, requested))

@@ -26,10 +26,7 @@ COMMON_ROWS = 10
 
 
 def feature_factors(comm: mpi.Comm, shard: Shard, scale: str, check_stop: slices.StopCheck = slices.never_stop) -> np.ndarray:
-    """Return the factor (n_features, float32) that scales each feature; 1 for an unused feature. Collective over `comm`.
-
-    The sums are exact, so the result does not depend on the number of ranks. Raises as `check_stop`.
-    """
+    """Return the factor (n_features, float32) of each feature, 1 if unused. Raises as `check_stop`. Collective over `comm`."""
     none, values, sums = shard.rows[:0], np.zeros(0, np.float32), np.zeros((2, 0), np.int64)
     with mpi.node_first(comm):
         kernels.column_extremes(shard.indptr, shard.indices, shard.data, none, values, np.zeros(0, np.int32), values)
@@ -62,7 +59,6 @@ def scaled(comm: mpi.Comm, shard: Shard, scale: str | None, check_stop: slices.S
 
 
 def scale_matrices(scale: str, training: sp.csr_matrix, others: sp.csr_matrix) -> None:
-    """Scale the features of two matrices in place, by factors of the training rows."""
     shard = Shard.of_csr((training.indptr, training.indices, training.data), training.shape[1], 0)
     factors = feature_factors(mpi.self_comm(), shard, scale)
     for matrix in (training, others):

@@ -21,10 +21,8 @@ Rows: TypeAlias = Any  # n × d, float32: a csr_matrix (SciPy has no type hints)
 
 @dataclass
 class Shard:
-    """CSR arrays of a slab of consecutive rows, and the positions of the shard's rows in it.
-
-    `indptr` (n_slab + 1, int64) starts at 0; `indices`, `data` (nnz) and `y_indices` are read-only, mapped if the file allows it;
-    `rows` (n_local, int64) may be empty.
+    """CSR arrays of a slab of consecutive rows, read-only and possibly mapped, and positions (`rows`, int64) of the shard's rows in
+    it.
     """
 
     first_row: int
@@ -52,7 +50,6 @@ class Shard:
         n_global: int | None = None,
         weights: np.ndarray | None = None,
     ) -> Shard:
-        """Return all rows of CSR arrays (indptr, indices, data) as a shard, with label sets (indptr, indices) or none."""
         indptr, indices, data = csr
         n, indices = indptr.size - 1, indices.astype(np.int32 if n_features < 2**31 else np.int64, copy=False)
         y = labels or (np.zeros(n + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
@@ -113,7 +110,6 @@ def matrix_slab(dataset: DataFile, name: str, first: int, last: int) -> tuple[np
 
 
 def slab_of(dataset: DataFile, split_rows: np.ndarray, begin: int, end: int) -> Shard:
-    """Return the shard of entries begin to end of `split_rows`. Raises DataError."""
     rows = np.array(split_rows[begin:end], dtype=np.int64)
     if not (rows[1:] > rows[:-1]).all():
         raise _damaged(dataset, "the rows of a split are out of order")
@@ -137,7 +133,6 @@ def slab_of(dataset: DataFile, split_rows: np.ndarray, begin: int, end: int) -> 
 
 
 def verify(dataset: DataFile, shard: Shard) -> None:
-    """Raise DataError if values or label sets of a shard do not match their checksums."""
     first, last = shard.first_row, shard.first_row + shard.indptr.size - 1
     for name in ("X", "Y"):
         dataset.verify(f"{name}/indptr", first, last + 1)
@@ -178,7 +173,6 @@ def are_empty(dataset: DataFile, sizes: np.ndarray) -> np.ndarray:
 
 
 def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_features: int, dense: bool) -> Rows:
-    """Return a copy of some rows of CSR arrays (indptr, indices, data)."""
     indptr, indices, data = csr
     sizes, entries = entries_of(indptr, rows)
     matrix = sp.csr_matrix(

@@ -55,10 +55,7 @@ def private_bytes() -> int:
 def node_rows(
     node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, check_stop: slices.StopCheck = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
-    """Return all rows for each rank of a node; `comm` is the communicator of the result. Collective over `node`.
-
-    `shard` is this rank's part of the split among `node`. Raises DataError, and as `check_stop`.
-    """
+    """Return all rows for each rank of a node, on `comm`. Raises DataError, and as `check_stop`. Collective over `node`."""
     _, (n_values,) = mpi.exclusive_sum(node, [shard.nnz])
     if node.size == 1 and _VALUE_BYTES * int(n_values) <= room_per_rank(node) // 2:
         return compact_rows(node, shard, bias, check_stop=check_stop, fold=fold)
@@ -91,9 +88,8 @@ def node_rows(
 def own_rows(
     comm: mpi.Comm, shard: Shard, bias: bool, needed: int, check_stop: slices.StopCheck = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
-    """Return this rank's rows, in files if they need too much memory beside `needed` bytes. Collective over `comm`.
-
-    Raises DataError, and as `check_stop`.
+    """Return this rank's rows, in files if memory is short beside `needed` bytes. Raises DataError, and as `check_stop`. Collective
+    over `comm`.
     """
     n_values = shard.nnz + bias * shard.n_local
     if not mpi.agreed_any(comm, min(room_per_rank(comm), memory_per_rank(comm, OWN_BYTES) - needed) < _VALUE_BYTES * n_values):

@@ -21,7 +21,6 @@ from hpcml.partition import offsets
 
 
 def transpose_csr(n_labels: int, indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return CSR arrays (without values) of the transpose_csr matrix, which has `n_labels` rows."""
     rows = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
     return offsets(np.bincount(indices, minlength=n_labels)), rows[np.argsort(indices, kind="stable")]
 
@@ -35,11 +34,7 @@ def assign(
     keys: np.ndarray,
     draws: np.ndarray,
 ) -> np.ndarray:
-    """Return the part (int8) of every row; rows with equal `keys` are in one part.
-
-    `shares` (n_parts) sum to 1; `room` (n_parts) is the maximum number of rows of each part, as far as groups allow; `draws`
-    (n_rows) are random bits, equal for equal keys. `indptr, indices` are the label sets; labels of a single row are not balanced.
-    """
+    """Return the part (int8) of each row: equal `keys` stay together; `room`: most rows of a part; `draws`: random bits by key."""
     n_rows = indptr.size - 1
     sizes = np.bincount(indices, minlength=n_labels)
     weights = np.where(sizes > 1, 1.0 / np.sqrt(np.maximum(sizes, 1)), 0.0)

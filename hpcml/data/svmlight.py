@@ -168,13 +168,11 @@ def lines_of_rows(text: np.ndarray) -> list[int]:
 
 
 def without_lines(text: np.ndarray, lines: Container[int]) -> np.ndarray:
-    """Return a text (`padded`) in which the lines with these numbers (from 0) are empty."""
     every = enumerate(io.BytesIO(text[: -len(PADDING)].tobytes()))
     return np.frombuffer(padded(*(b"\n" if number in lines else line for number, line in every)), dtype=np.uint8)
 
 
 def label_name(label: float) -> str:
-    """Return the name of a numeric label: "3" for 3.0."""
     return str(int(label)) if label == int(label) and abs(label) < 2**53 else repr(float(label))
 
 
@@ -188,11 +186,7 @@ def is_text(path: Path) -> bool:
 
 
 class TextRows(NamedTuple):
-    """Consecutive rows of a stream, from row `first_row` (from 0).
-
-    `indptr` (n + 1, int64) from 0, `indices` (int32, from 0), `data` (float32, no zeros); `y_indptr` (n + 1, int64), `labels`
-    (float64, ascending within a row).
-    """
+    """Consecutive rows of a stream, from row `first_row`: float32 values ≠ 0, labels as ascending float64."""
 
     first_row: int
     indptr: np.ndarray
@@ -229,8 +223,6 @@ class _Rejoined:
 
 
 class LineReader:
-    """Reads whole lines of a stream, a block at a time. Raises DataError and OSError."""
-
     def __init__(self, source: str | Path, block_bytes: int, max_line: int) -> None:
         self.name, self.block_bytes, self.max_line, self.n_lines = name_of(source), min(block_bytes, max_line), max_line, 0
         if str(source) != STANDARD_INPUT:
@@ -276,9 +268,8 @@ class LineReader:
         return bytes(received)
 
     def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
-        """Return the next lines in `n` pieces, each `padded`, with the number of lines before it.
-
-        Returns no pieces at the end, and None if no line has arrived yet.
+        """Return the next lines in `n` pieces, `padded`, each with the number of lines before it; none at the end, None if a pipe
+        is slow.
         """
         chunks, size, end = [self.tail], len(self.tail), 0
         while not end and (chunk := self._read(self.block_bytes)) != b"":
@@ -312,7 +303,6 @@ def name_of(source: str | Path) -> str:
 
 
 def check_standard_input(source: str | Path) -> None:
-    """Raise ConfigError for standard input under a launcher."""
     if str(source) == STANDARD_INPUT and (name := launcher()[0]):
         raise ConfigError(
             f"standard input under mpirun or srun ({name}): launchers drop or duplicate input beyond 64 KB; use a file, or "
@@ -321,10 +311,7 @@ def check_standard_input(source: str | Path) -> None:
 
 
 class SvmlightStream:
-    """The rows of an svmlight text, to iterate over once; close it, or use `with`.
-
-    Iteration is collective and yields the same TextRows on all ranks; `parts()` yields each rank's part.
-    """
+    """The rows of an svmlight text; iterating over it, once, yields the same TextRows on all ranks. Close it, or use `with`."""
 
     def __init__(
         self,

@@ -34,9 +34,8 @@ def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()
 
 @contextmanager
 def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[Path]:
-    """Yield a temporary name that is renamed to `path` after the body, or removed after an error. Collective over `comm`.
-
-    Raises ConfigError if `path` exists (without `overwrite`) or is one of the `inputs`, DataError if its folder does not exist.
+    """Yield a temporary name that is renamed to `path` after the body, or removed. Raises ConfigError, DataError. Collective over
+    `comm`.
     """
     path = Path(path)
     final = Path(os.path.realpath(path))  # the target of a link, not the link
@@ -61,7 +60,6 @@ def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, in
 
 
 def sync(path: Path) -> None:
-    """Force a file or folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -70,7 +68,6 @@ def sync(path: Path) -> None:
 
 
 def write_whole(path: Path | str, content: bytes | Iterable[bytes]) -> None:
-    """Write or replace a file atomically. Raises DataError."""
     try:
         with temporary_path(mpi.self_comm(), path, overwrite=True) as temporary, temporary.open("wb") as out:
             out.writelines([content] if isinstance(content, bytes) else content)

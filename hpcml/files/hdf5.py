@@ -38,7 +38,6 @@ DAMAGE = (KeyError, OSError, ValueError, RuntimeError, TypeError, AttributeError
 
 
 def matrix_slabs(name: str, n_rows: int, nnz: int, n_columns: int, dtype: str | None) -> dict[str, Slab]:
-    """Return the datasets of a CSR matrix; without a `dtype` (all values are 1), `data` is never written."""
     index = "<i4" if n_columns < 2**31 else "<i8"
     slabs = {f"{name}/indptr": Slab((n_rows + 1,), "<i8"), f"{name}/indices": Slab((nnz,), index)}
     if dtype is not None:
@@ -57,7 +56,6 @@ def describe_matrix(file: h5py.File, name: str, n_rows: int, n_columns: int, nnz
 
 
 def create_strings(file: h5py.File, name: str, size: int) -> h5py.Dataset:
-    """Create an empty dataset of variable-length UTF-8 strings, encoded as AnnData's string array."""
     data = file.create_dataset(name, shape=(size,), dtype=h5py.string_dtype())
     data.attrs["encoding-type"] = "string-array"
     data.attrs["encoding-version"] = "0.2.0"
@@ -85,7 +83,6 @@ def write_strings(file: h5py.File, name: str, strings: Strings) -> None:
 
 
 def write_label_titles(file: h5py.File, titles: Sequence[str] | None) -> None:
-    """Write the titles of labels ("" for none) if any label has one. Raises DataError."""
     if titles is not None and any(titles):
         write_strings(file, "label_titles", titles)
 
@@ -113,11 +110,7 @@ def vocabulary_digest(names: Strings | None, n_features: int) -> str:
 
 
 def open_hdf5(path: Path | str) -> h5py.File:
-    """Open an HDF5 file read-only, without a lock, which not all file systems have. Raises OSError.
-
-    Within a process HDF5 opens a file twice only with the same locking rules: those of the code that already has it open, such as a
-    notebook, whose changes are then visible. Requesting a lock also detects a program that is writing the file.
-    """
+    """Open an HDF5 file read-only without a lock, else with the locking of other code in this process. Raises OSError."""
     try:
         file = h5py.File(path, "r", locking=False)
     except OSError as error:
@@ -156,7 +149,6 @@ def open_checked(path: Path, expected: str) -> h5py.File:
 
 
 def open_stamped(path: Path | str, kind: str | tuple[str, ...], made_by: str) -> h5py.File:
-    """Open an hpcml file of this kind (or one of several) read-only. Raises DataError."""
     path, kinds = Path(path), (kind,) if isinstance(kind, str) else kind
     file = open_checked(path, f"expected one created with `{made_by}`")
     try:
@@ -200,10 +192,7 @@ def changed_in_use(path: Path | str) -> DataError:
 
 
 def map_dataset(path: Path, data: h5py.Dataset, begin: int = 0, end: int | None = None) -> np.ndarray:
-    """Return rows begin to end of a numeric dataset, read-only: mapped if contiguous, constant if never written, else read.
-
-    Raises DataError if there are fewer rows, or their bytes are not in the file.
-    """
+    """Return rows begin to end of a numeric dataset: mapped if contiguous, constant if unwritten, else read. Raises DataError."""
     end = data.shape[0] if end is None else end
     if not 0 <= begin <= end <= data.shape[0] or data.external or data.is_virtual:
         where = "other files" if data.external or data.is_virtual else f"rows {begin} to {end} of {data.shape[0]}"

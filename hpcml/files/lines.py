@@ -103,7 +103,6 @@ def _open_zst(file: BinaryIO, _: str) -> BinaryIO:
 
 
 def find_only_member(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    """Return the only file of an archive, except folders and macOS metadata. Raises CannotUnpack."""
     members = [each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX/")]
     if any(each.filename == "xl/workbook.xml" for each in members):
         raise CannotUnpack("an Excel workbook; save the sheet as CSV in UTF-8")
@@ -183,7 +182,6 @@ def open_plain(path: Path) -> Iterator[BinaryIO]:
 
 
 def plain_size(path: Path) -> int:
-    """Return the number of uncompressed bytes. Raises as `open_plain`."""
     size = 0
     with open_plain(path) as file:
         if type(file) is io.BufferedReader and file.seekable():
@@ -194,10 +192,7 @@ def plain_size(path: Path) -> int:
 
 
 def read_lines(path: Path, longest: int, expected: str = "") -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, text) of the lines of a UTF-8 file, without line ends. Raises DataError, and as `open_plain`.
-
-    `expected` ends the message about a line of more than `longest` bytes.
-    """
+    """Yield (number from 1, text) of the lines of a UTF-8 file; `expected` ends the message about long lines. Raises DataError."""
     number = 0
     with open_plain(path) as file:
         while line := file.readline(longest + 1):
@@ -212,7 +207,6 @@ def read_lines(path: Path, longest: int, expected: str = "") -> Iterator[tuple[i
 
 
 def line_limit(max_line_mb: int | None) -> int:
-    """Return the maximum length of a line in bytes, from the option `max_line_mb`. Raises OptionError."""
     if max_line_mb is not None and not 1 <= max_line_mb <= MAX_LINE_MIB:
         raise OptionError("max_line_mb", max_line_mb, f"expected a number from 1 to {MAX_LINE_MIB}")
     return (max_line_mb or LINE_MIB) << 20
@@ -233,10 +227,7 @@ def byte_range(comm: mpi.Comm, path: Path) -> tuple[int, int]:
 def line_blocks(
     path: Path, begin: int, end: int | None, block_bytes: int = BLOCK_BYTES, max_line: int = LINE_MIB << 20
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, whole lines) of about `block_bytes` each, for the lines that begin in bytes begin to end (None: all).
-
-    Raises as `open_plain`, and DataError for a line of more than `max_line` bytes.
-    """
+    """Yield (offset, whole lines) of about `block_bytes`, for lines that begin in bytes begin to end. Raises DataError, OSError."""
     if end is not None and begin >= end:
         return
     with open_plain(path) as file:
@@ -265,7 +256,6 @@ def line_blocks(
 
 
 def go_to(file: BinaryIO, offset: int) -> None:
-    """Skip to a byte of a file of which nothing was read."""
     if file.seekable():
         file.seek(offset)
         return
@@ -274,7 +264,6 @@ def go_to(file: BinaryIO, offset: int) -> None:
 
 
 def lines_before(path: Path, offset: int) -> int:
-    """Return the number of newlines in the first `offset` uncompressed bytes. Raises as `open_plain`."""
     count = 0
     with open_plain(path) as file:
         while offset > 0 and (block := file.read(min(BLOCK_BYTES, offset))):
@@ -285,10 +274,8 @@ def lines_before(path: Path, offset: int) -> int:
 
 @contextmanager
 def unpacked_once(comm: mpi.Comm, paths: Sequence[Path], scratch: Path, max_line: int) -> Iterator[None]:
-    """Let `open_plain` read uncompressed copies, which rank 0 writes, in the body. Collective over `comm`.
-
-    The copies are hidden in `scratch`, which all ranks must see, and are removed after the body; no rank may leave it before all
-    have read. Raises as `open_plain`, and DataError for lines above `max_line` bytes.
+    """Let `open_plain` read uncompressed copies in `scratch`, which rank 0 writes, in the body. Raises DataError. Collective over
+    `comm`.
     """
     copies: dict[Path, Path] = {}
     with ExitStack() as stack:

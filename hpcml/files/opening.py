@@ -34,10 +34,7 @@ def open_regular(path: Path | str, or_stream: bool = False) -> io.FileIO:
 
 
 def open_stream(path: Path | str) -> tuple[io.FileIO, bytes]:
-    """Open a file, named pipe or device, unbuffered; return it and the bytes that were already read.
-
-    Raises DataError if no writer opens a pipe within WRITER_SECONDS, and OSError.
-    """
+    """Open a file, pipe or device; return it and the bytes already read. Raises OSError, and DataError without a writer."""
     file, head, end = open_regular(path, or_stream=True), b"", time.monotonic() + WRITER_SECONDS
     try:
         if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):

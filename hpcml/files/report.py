@@ -19,12 +19,10 @@ from hpcml.log import joined
 
 
 def cell(value: float, form: str = ".4f") -> str:
-    """Format a number for people; "-" if it is undefined."""
     return "-" if math.isnan(value) else f"{value:{form}}"
 
 
 def or_none(value: float) -> float | None:
-    """Return a number for JSON or CSV; None if it is undefined."""
     return None if math.isnan(value) else float(value)
 
 
@@ -63,5 +61,4 @@ class ReportedResult:
         return content
 
     def write_json(self, path: Path | str) -> None:
-        """Write all values as JSON. Raises DataError."""
         atomic.write_json(path, self.as_dict())

@@ -35,8 +35,6 @@ _ALIGNED = {"alignment_threshold": 1, "alignment_interval": 64}  # so that mappe
 
 
 class Slab(NamedTuple):
-    """Shape and type of a dataset that ranks write."""
-
     shape: tuple[int, ...]
     dtype: str
 
@@ -84,7 +82,6 @@ class SlabFile:
         self.sums = {name: np.zeros(size, np.uint64) for name, size in sizes.items()}
 
     def write_checksums(self) -> None:
-        """Write the checksums of what all ranks have written. Collective."""
         sums, self.sums = self.sums, {}
         for name, values in sums.items():
             mpi.allreduce_sum(self.comm, values.view(np.int64))
@@ -92,13 +89,11 @@ class SlabFile:
                 self.write(f"{GROUP}/{name}", 0, values)
 
     def attach(self, offsets: dict[str, tuple[int, Slab]]) -> None:
-        """Share rank 0's table of offsets, and open the file for `write`. Collective."""
         self.offsets = self.comm.bcast(offsets)
         with mpi.agreed(self.comm, f"opening {self.path}"):
             self.descriptor = os.open(self.path, os.O_RDWR)
 
     def write(self, name: str, first: int, rows: np.ndarray) -> None:
-        """Write `rows` at row `first` of dataset `name`. Raises OSError."""
         offset, slab = self.offsets[name]
         values = np.ascontiguousarray(rows, dtype=slab.dtype)
         width = math.prod(slab.shape[1:])
@@ -109,7 +104,6 @@ class SlabFile:
         write_at(self.descriptor, values.reshape(-1).data.cast("B"), offset + first * width * values.itemsize, self.target)
 
     def flush(self) -> None:
-        """Force this rank's writes to the disk. Raises OSError."""
         if self.descriptor >= 0:
             os.fsync(self.descriptor)
 
@@ -120,10 +114,7 @@ class SlabFile:
 
 
 class DeferredErrorFile(io.FileIO):
-    """A file that defers its first write error, because HDF5 crashes when it cannot write.
-
-    HDF5 reads its own writes: those after the error are kept in memory.
-    """
+    """A file that defers its first write error, because HDF5 crashes when it cannot write; later writes are kept in memory."""
 
     error: OSError | None = None
 
@@ -171,10 +162,7 @@ class DeferredErrorFile(io.FileIO):
 
 
 def _new(raw: DeferredErrorFile) -> h5py.h5f.FileID:
-    """Create an empty HDF5 file without timestamps.
-
-    The property lists hold `raw`. They must be gone before the program ends, else HDF5 crashes when it frees them.
-    """
+    """Create an empty HDF5 file without timestamps. The property lists must be freed before the program ends, else HDF5 crashes."""
     access, creation = h5py.h5p.create(h5py.h5p.FILE_ACCESS), h5py.h5p.create(h5py.h5p.FILE_CREATE)
     access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
     access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110)

@@ -47,7 +47,6 @@ class Spool:
 
 
 def slices(size: int, step: int = SLICE) -> Iterator[slice]:
-    """Yield consecutive slices of `size` numbers."""
     return (slice(begin, min(begin + step, size)) for begin in range(0, size, step))
 
 

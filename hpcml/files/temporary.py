@@ -31,7 +31,6 @@ def _shortened(name: str, n_bytes: int) -> str:
 
 
 def _prefix(final: Path) -> str:
-    """Return the temporary names of one destination on this host, up to the process number."""
     host = _shortened(socket.gethostname(), _HOST_BYTES)
     rest = len(os.fsencode(f"..part-{host}-{'9' * 10}")) + _RANK_BYTES
     return f".{_shortened(final.name, NAME_BYTES - rest)}.part-{host}-"
@@ -60,10 +59,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None]:
-    """Create and lock an empty file or folder during the body, which renames or removes it. Raises OSError.
-
-    Files that dead processes left for the same destination are removed first.
-    """
+    """Create and lock an empty file or folder during the body, which renames or removes it. Raises OSError."""
     remove_left(final)
     try:
         if folder:

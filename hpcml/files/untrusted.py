@@ -28,11 +28,7 @@ _OBJECT = struct.Struct("<HHIQ")
 
 
 def check_parts(file: h5py.File) -> None:
-    """Raise ValueError (or as h5py) unless every part lies in the file and its claimed size is possible.
-
-    Links, external storage and virtual datasets could read other files; a claimed size could allocate any amount of memory. After
-    this check numbers can be read or mapped whole, strings by `read_strings`, and attributes can be read.
-    """
+    """Raise ValueError (or as h5py) unless all parts are in the file, without links, and their claimed sizes are possible."""
     # HDF5 can loop endlessly on a crafted file.
     with mpi.time_limit(OPEN_SECONDS, f"{file.filename}: damaged file: HDF5 did not finish reading it within {OPEN_SECONDS} s"):
         if file.userblock_size or file.id.get_create_plist().get_sizes() != (8, 8):

@@ -61,9 +61,8 @@ groups_agreed = partial(agreed, doing="working in groups", in_groups=True)
 
 
 def run_on_root(comm: MPI.Comm, doing: str, call: Callable[[], T], sleep: bool = False) -> T:
-    """Return the result of `call()` on rank 0, on every rank; or raise its error on every rank. Collective over `comm`.
-
-    `doing` is a gerund for the error message; `sleep` as in `agreed`.
+    """Return the result of `call()` on rank 0 to every rank, or raise its error on all; `doing`: a gerund for messages. Collective
+    over `comm`.
     """
     result: Any = None
     with agreed(comm, doing, sleep):
@@ -74,9 +73,8 @@ def run_on_root(comm: MPI.Comm, doing: str, call: Callable[[], T], sleep: bool =
 
 
 def allreduce_max(comm: MPI.Comm, value: float) -> float:
-    """Return the largest `value` (float64) of any rank. Collective over `comm`.
-
-    The first `comm.allreduce` would create a communicator, and mpi4py holds Python's lock while it waits for the other ranks.
+    """Return the largest `value` (float64), without `comm.allreduce`, whose first call holds Python's lock while waiting.
+    Collective over `comm`.
     """
     number = np.array([value], dtype=np.float64)
     comm.Allreduce(MPI.IN_PLACE, number, op=MPI.MAX)
@@ -133,7 +131,6 @@ def begin_reduce_scatter(comm: MPI.Comm, buffer: np.ndarray, own: np.ndarray, co
 
 
 def begin_allgather(comm: MPI.Comm, buffer: np.ndarray, counts: list[int]) -> MPI.Request:
-    """Start sending every rank's counts[r] elements to all ranks. Collective over `comm`."""
     displacements = offsets(counts)[:-1].tolist()
     return comm.Iallgatherv(MPI.IN_PLACE, [buffer, (counts, displacements)])
 
@@ -151,10 +148,7 @@ class RepeatedSum:
         self._request: MPI.Request | None = None
 
     def poll(self, values: Sequence[float]) -> np.ndarray | None:
-        """Contribute `values` to a new round, and return the sums of a complete round, else None. Collective over the group.
-
-        A group of all ranks waits for the sums.
-        """
+        """Contribute `values` to a new round; return the sums of a complete round, else None. Collective over the group."""
         is_group_of_all = self.group.size == self.comm.size
         complete = self.contribute(values, wait=is_group_of_all)
         if self.group.size > 1 and not is_group_of_all:
@@ -177,10 +171,8 @@ class RepeatedSum:
 
 
 def stream_to_root(comm: MPI.Comm, chunks: Iterable[Any], consume: Callable[[Any], None]) -> None:
-    """Call `consume` on rank 0 for every rank's chunks, one at a time. Collective over `comm`.
-
-    An error in `consume` or while chunks are generated is raised on all ranks after all senders were drained, so that no rank waits
-    forever.
+    """Call `consume` on rank 0 for all chunks, one at a time. Errors are raised on all ranks after draining senders. Collective
+    over `comm`.
     """
     error: Exception | None = None
 

@@ -16,9 +16,8 @@ from hpcml.mpi.collectives import allreduce_sum
 
 
 def grid(bound: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """Return (shift, spacing), elementwise, for sums whose absolute values add up to at most `bound`.
-
-    `(x + shift) - shift` rounds x to the nearest multiple of `spacing`, a power of two.
+    """Return (shift, spacing) for sums whose absolute values total at most `bound`: `(x + shift) - shift` rounds to multiples of
+    spacing.
     """
     exponent = np.frexp(np.maximum(bound, 2.0**-900))[1] + 1  # bound < 2^(exponent - 1)
     return np.ldexp(1.5, exponent), np.ldexp(1.0, exponent - 52)
@@ -29,10 +28,7 @@ SHIFT_OF_LEVEL = np.array([grid(2.0 ** (2 * level - 129))[0] for level in range(
 
 
 def grid_levels(bounds: np.ndarray) -> np.ndarray:
-    """Return for each sum the level (uint8) of its grid in SHIFT_OF_LEVEL, at most one bit too coarse.
-
-    `bounds` (float64, the same on all ranks) are upper bounds of each sum's total of absolute values.
-    """
+    """Return the level (uint8) in SHIFT_OF_LEVEL for sums whose absolute values total at most `bounds` (the same on all ranks)."""
     exponents = np.frexp(bounds)[1]  # bounds < 2^exponents
     halves: np.ndarray = np.clip((exponents + 129) // 2, 0, 255)
     return halves.astype(np.uint8)
@@ -45,9 +41,8 @@ def lies_on_grid(shift: float, smallest: float) -> bool:
 
 
 def exact_sum(comm: MPI.Comm, values: np.ndarray, bound: float, n_global: int) -> float:
-    """Return the sum of all `values` (1-d float64), with the same bits on any number of ranks. Collective over `comm`.
-
-    `bound` is at least the sum of all absolute values, `n_global` their number on all ranks.
+    """Return the sum of `n_global` values, whose absolute values total at most `bound`: always the same bits. Collective over
+    `comm`.
     """
     shift, spacing = grid(bound)
     high = (values + shift) - shift

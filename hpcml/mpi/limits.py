@@ -31,7 +31,6 @@ class Limit(int):
 
 
 def limits(root: Path = Path("/")) -> list[Limit]:
-    """Return all limits; `root` contains /proc and the mounted control groups."""
     all_limits = [Limit(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "the machine's memory", "machine")]
 
     # Memory requested by the Slurm job on this node; 0 means all memory.
@@ -95,7 +94,6 @@ def bytes_of_process(name: str) -> int:
 
 
 def _read(path: Path) -> str:
-    """Return the text of a kernel file; "" if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:

@@ -20,7 +20,6 @@ OWN_BYTES = 120 * 10**6  # of a rank for Python, libraries and compiled kernels
 
 
 def memory_of_node() -> Limit:
-    """Return the tightest memory limit of this node, in bytes."""
     return min(limits())
 
 
@@ -63,5 +62,4 @@ def ask_for(*arrays: np.ndarray) -> None:
 
 
 def peak_mib() -> float:
-    """Return the peak resident memory of this process in MiB."""
     return (bytes_of_process("VmHWM") or 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 2**20

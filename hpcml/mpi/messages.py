@@ -77,7 +77,6 @@ class Mailbox:
         return letters
 
     def _receive(self, rank: int) -> Arrays | None:
-        """Return one complete message of a rank, or None."""
         if rank in self._ended:
             return None
         if self._arriving[rank] is None:
@@ -96,9 +95,8 @@ class Mailbox:
         return letter
 
     def close(self) -> list[tuple[int, Arrays]]:
-        """Drop messages that have not left, and return those that still arrived. Collective over the ranks concerned.
-
-        Afterwards no message is in transit; each rank has received what the others sent.
+        """Drop waiting messages; return those that still arrived, after which none is in transit. Collective over the ranks
+        concerned.
         """
         self._next.clear()
         letters, open_to = [], set(self._leaving)

@@ -37,10 +37,7 @@ _RELAY_SECONDS = 0.3  # for a launcher to forward a line, or to end the other ra
 
 
 def load() -> tuple[ModuleType, str]:
-    """Return mpi4py's module with MPI started, or `single` and the reason why no MPI library could be loaded.
-
-    Raises ConfigError if MPI cannot start, or MPI4PY_LIBMPI is not an MPI library.
-    """
+    """Return mpi4py's module with MPI started, or `single` and the reason why there is no library. Raises ConfigError."""
     if "mpi4py.MPI" not in sys.modules:
         try:
             if (spec := importlib.util.find_spec("mpi4py.MPI")) is None:
@@ -67,7 +64,6 @@ def load() -> tuple[ModuleType, str]:
 
 
 def _begin(library: ctypes.CDLL) -> None:
-    """Start MPI for mpi4py. Raises ConfigError."""
     name, provided = ctypes.create_string_buffer(8192), ctypes.c_int()
     library.MPI_Get_library_version(name, ctypes.byref(provided))
     is_mpich, is_connected = name.value.startswith(b"MPICH"), has_connection()
@@ -95,10 +91,7 @@ def _begin(library: ctypes.CDLL) -> None:
 
 
 def fit_shared_memory(n_ranks: int) -> None:
-    """Reduce MPICH's use of shared memory if there is little. Raises ConfigError if there is too little.
-
-    The ranks of a node must decide alike, and free space changes while they start, so they use the total size.
-    """
+    """Reduce MPICH's use of shared memory by its total size, as all ranks of a node must alike. Raises ConfigError."""
     with suppress(OSError):  # a killed process with this number may have left it, and MPICH would use its content
         (SHARED_MEMORY / f"mpich_shm_{os.getpid():x}_0").unlink()
     try:

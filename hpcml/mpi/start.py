@@ -51,7 +51,6 @@ def abi() -> str:
 
 
 def loaded_build(file: str) -> tuple[str, bool]:
-    """Return the ABI in the file name of mpi4py's module, and whether it has one, as in wheels."""
     kind = file.split(".")[1]
     is_wheel = not kind.startswith(("cpython", "abi3", "so"))
     return (kind if is_wheel else ""), is_wheel
@@ -174,10 +173,7 @@ _ON_BUS_ERROR, _ON_ALARM = (ctypes.CFUNCTYPE(None, ctypes.c_int)(action) for act
 
 @contextmanager
 def time_limit(seconds: int, message: str) -> Iterator[None]:
-    """End all ranks with `message` if the body takes longer, even in C code that never returns.
-
-    No effect outside of programs that called `start`, and outside of the main thread.
-    """
+    """End all ranks with `message` if the body takes longer, even in C code; only in the main thread after `start`."""
     global _late
     if sys.excepthook is not _abort_hook or threading.current_thread() is not threading.main_thread():
         yield
@@ -249,16 +245,14 @@ def on_node(comm: MPI.Comm) -> Iterator[MPI.Comm]:
 
 
 def ranks_on_node(comm: MPI.Comm) -> int:
-    """Collective over `comm`."""
     with on_node(comm) as node:
         return node.size
 
 
 @contextmanager
 def node_first(comm: MPI.Comm) -> Iterator[None]:
-    """Run the body on each node's first rank, then on the others, so that caches are filled once. Collective over `comm`.
-
-    Waiting ranks sleep, because compiling takes seconds.
+    """Run the body on each node's first rank, then on the others, which sleep meanwhile, so that caches are filled once. Collective
+    over `comm`.
     """
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     if node.rank != 0:

@@ -90,7 +90,6 @@ class Checkpoints:
         self.comm, self.folder, self.log = comm, folder, log
 
     def _generations(self) -> list[Path]:
-        """Return the existing checkpoints, newest first."""
         return sorted((p for p in self.folder.glob("state-*.h5") if _NAME.fullmatch(p.name)), reverse=True)
 
     def save(self, arrays: dict[str, Slab], fill: Callable[[CheckpointWriter], None]) -> None:

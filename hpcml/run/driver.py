@@ -78,8 +78,6 @@ class Job:
 
 
 class Driver(Stop):
-    """Runs work over `comm`, in groups of its ranks."""
-
     def __init__(
         self,
         comm: mpi.Comm,
@@ -105,12 +103,10 @@ class Driver(Stop):
 
     @property
     def seconds(self) -> float:
-        """Seconds of work, over all jobs of the run."""
         return self.before + time.monotonic() - self.began
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU seconds of this rank in this job."""
         return time.process_time() - self.began_cpu
 
     def _late(self) -> bool:
@@ -174,7 +170,6 @@ class Driver(Stop):
             self._job = Job()  # break the reference cycle, which would keep mapped files open
 
     def _turn(self, turns: Generator[Any, None, None]) -> bool:
-        """Run a turn, if there is one; return whether anything was done. Collective over the group."""
         if self._failure is not None or self._stopped:
             return False
         try:

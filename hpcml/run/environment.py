@@ -59,10 +59,7 @@ def environment(comm: mpi.Comm) -> dict[str, Any]:
 
 
 def record(path: Path, current_environment: dict[str, Any]) -> list[str]:
-    """Append an `environment` to a file, one line per start. Raises OSError.
-
-    Returns messages if the previous start was by another version or on another type of processor; none if the file is damaged.
-    """
+    """Append an `environment` line; return messages if version or type of processor differ from the last. Raises OSError."""
     messages, current_processor = [], current_environment["computed_by"]
     with suppress(ValueError, KeyError, TypeError, IndexError, RecursionError, DataError):
         last = json.loads(read_small(path).splitlines()[-1]) if path.exists() else current_environment

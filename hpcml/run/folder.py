@@ -89,10 +89,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.lock.release()
 
     def read_finished(self, method: str, hint: str, options_of: Callable[[dict[str, Any]], Any] = dict) -> tuple[Any, Path]:
-        """Return the options (by `options_of`) and the data path of a finished run. Raises ConfigError, DataError.
-
-        `hint` ends the message about another method.
-        """
+        """Return options (by `options_of`) and data path of a finished run; `hint` ends messages. Raises ConfigError, DataError."""
         config = self.path / CONFIG
         if not config.exists():
             raise ConfigError(f"{self.path} is not a run folder (no {CONFIG}); use the --output of `hpcml train {method}`")
@@ -110,11 +107,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         return result
 
     def prepare(self, config: RunConfig, target: Target) -> str:
-        """Create, empty (`force`) or re-enter (`resume`) the folder; return NEW, UNFINISHED or FINISHED. Collective.
-
-        Raises ConfigError if the folder exists and neither is given, or the run in it had other options; InUseError if another job
-        uses it.
-        """
+        """Create, empty or re-enter the folder; return NEW, UNFINISHED or FINISHED. Raises ConfigError, InUseError. Collective."""
         current = environment(self.comm)
         with self.discarded_on_error():
             return mpi.run_on_root(self.comm, f"creating {self.path}", lambda: self._prepare(config, target, current))
@@ -145,10 +138,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
     @contextmanager
     def replaced(self, config: dict[str, object], force: bool) -> Iterator[Path]:
-        """Yield a folder for a finished run's files, which replace this folder, with `config`, after the body. Collective.
-
-        If the body raises, this folder (which is replaced with `force` only) is unchanged. Raises as `prepare`.
-        """
+        """Yield a folder whose files, with `config`, replace those of this run after the body. Raises as `prepare`. Collective."""
         fresh = self.path.with_name(self.comm.bcast(temporary_name(self.path).name))
         current = environment(self.comm)
         with ExitStack() as stack:
@@ -172,7 +162,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
                     sync(self.path)
 
     def _leftovers(self) -> list[Path]:
-        """Return partial files that a killed process left."""
         files = [part for name in FILES for part in self.path.glob(f".{name}.part-*")]
         return [*files, *self.checkpoints.glob(".*.part-*")]
 
@@ -192,7 +181,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         return present
 
     def _clear(self) -> None:
-        """Remove the files that runs write, and nothing else."""
         self.drop_checkpoints()
         for path in (*(self.path / name for name in FILES), *self._leftovers()):
             path.unlink(missing_ok=True)

@@ -32,8 +32,6 @@ _MAY_NOT = {errno.EACCES, errno.EPERM, errno.EROFS}  # without permission to wri
 
 
 class FolderLock:
-    """An exclusive lock on a folder by a file in it that names the holder."""
-
     def __init__(self, folder: Path, log: Log) -> None:
         self.folder, self.path, self.log = folder, folder / LOCK, log
         self._descriptor, self._entered = -1, False
@@ -43,7 +41,6 @@ class FolderLock:
         self._first_time, self._first_look = 0.0, 0.0  # for a watched holder: first time of the file, and when it was read
 
     def acquire(self) -> None:
-        """Create the folder and take the lock. Raises OSError, InUseError."""
         end = time.monotonic() + PATIENCE
         while not self._try():
             is_alive = self._first_time and self._touched != self._first_time

@@ -37,8 +37,6 @@ class MergeReport:
 
 
 class _Part(NamedTuple):
-    """A finished run of one part of the labels."""
-
     run: Path
     position: tuple[int, int]  # K and N of --label-part K/N
     config: dict[str, Any]
@@ -49,10 +47,7 @@ class _Part(NamedTuple):
 
 
 def merge_models(session: Session, runs: list[Path], target: Target, free: Callable[[str], Collection[str]]) -> MergeReport:
-    """Join the models of all parts into the target's run folder; model.h5 has the bytes of a run without --label-part. Collective.
-
-    `free` returns the keys of config.toml that may differ between parts of a method. Raises ConfigError, DataError.
-    """
+    """Join all parts into the target's run folder, up to `free` keys of config.toml. Raises ConfigError, DataError. Collective."""
     comm, output, parts = session.comm, target.output, list[_Part]()
 
     def read_parts() -> tuple[list[Path], list[int], bool, dict[str, Any]]:
@@ -126,7 +121,6 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
 
 
 def _join_tables(sources: list[Path], target: Path) -> None:
-    """Write one header and the lines of all sources; nothing unless all exist."""
     if not all(source.exists() for source in sources):
         return
     with target.open("wb") as out:

@@ -10,13 +10,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Profile:
-    """Seconds spent in each named phase of this rank."""
-
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Add the time of the body to `phase`."""
         begin = time.perf_counter()
         try:
             yield

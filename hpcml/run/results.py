@@ -77,7 +77,6 @@ class Results:
             self.index[label] = position
 
     def _read_record(self, file: BinaryIO) -> tuple[int, Result | None]:
-        """Read the next record of a file; None if there is no sound one."""
         head = file.read(_SIZES.size + _CRC.size)
         if len(head) < _SIZES.size + _CRC.size:
             return -1, None
@@ -111,14 +110,12 @@ class Results:
         self._file.write(body)
 
     def flush(self, to_disk: bool = True) -> None:
-        """Write this rank's data to the system and, with `to_disk`, to the disk. Raises OSError."""
         if self._file is not None:
             self._file.flush()
             if to_disk:
                 os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close this rank's file; `flush` reports errors."""
         file, self._file = self._file, None
         if file is not None:
             try:
@@ -127,7 +124,6 @@ class Results:
                 return
 
     def share_index(self) -> None:
-        """Share the positions of all records. Collective."""
         mpi.allreduce_maxima(self.comm, self.index)
 
     def _open_records(self, labels: range) -> Iterator[tuple[int, BinaryIO]]:

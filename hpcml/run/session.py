@@ -34,9 +34,8 @@ class Target(NamedTuple):
 
 @contextmanager
 def session_of(comm: mpi.Comm | None, log: Log | None = None, signals: StopSignals | None = None) -> Iterator[Session]:
-    """Yield a session on a duplicate of `comm` (None: this process alone). Collective over `comm`.
-
-    By default it stops at signals and logs to the logger `hpcml`.
+    """Yield a session on a duplicate of `comm`, which stops at signals and logs to the logger `hpcml` by default. Collective over
+    `comm`.
     """
     with mpi.duplicated(comm) as own, signals or StopSignals() as seen:
         yield Session(own, log or Log(own.rank, to_logger=True), seen)
@@ -44,7 +43,6 @@ def session_of(comm: mpi.Comm | None, log: Log | None = None, signals: StopSigna
 
 @contextmanager
 def opened_dataset(session: Session, path: Path | str) -> Iterator[DataFile]:
-    """Open a dataset on all ranks. Collective over the session."""
     with mpi.agreed(session.comm, f"opening {path}"):
         dataset = DataFile(path)
     with dataset:
@@ -55,7 +53,6 @@ def opened_dataset(session: Session, path: Path | str) -> Iterator[DataFile]:
 def opened_both(
     session: Session, model: Path | str | Trained, data: Path | str, threshold: float | None = None
 ) -> Iterator[tuple[Any, DataFile]]:
-    """Open a model (or its path), with a threshold, and a dataset. Collective over the session."""
     from hpcml.model.open import share_model
 
     shared_model = share_model(session.comm, model)

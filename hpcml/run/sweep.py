@@ -38,10 +38,8 @@ class Sweep:
 def merge_sweep(
     comm: mpi.Comm, runs: list[Path], output: Path, force: bool, free: Callable[[str], Collection[str]] = lambda _: ()
 ) -> Sweep:
-    """Write the table of the runs, which rank 0 reads, to `output`. Raises ConfigError, DataError. Collective over `comm`.
-
-    `free` returns the keys of config.toml that do not change the result of a method and have no column. A run that is not finished
-    or was not evaluated (`hpcml evaluate --json RUN/measures.json`) has empty cells.
+    """Write the table of runs to `output`, without columns for `free` keys of config.toml. Raises ConfigError, DataError.
+    Collective over `comm`.
     """
 
     def write() -> Sweep:

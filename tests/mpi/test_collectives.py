@@ -66,14 +66,14 @@ def test_agreed_keeps_an_unexpected_error_where_it_happened(comm):
             assert str(caught.value) == f"rank {bad} failed while dividing: division by zero"
 
 
-def test_agreed_turns_lack_of_memory_into_a_sentence(comm):
+def test_agreed_reports_lack_of_memory(comm):
     last = comm.bcast(MPI.COMM_WORLD.rank, root=comm.size - 1)  # the user knows the rank in the world
     with pytest.raises(DataError, match=f"rank {last} ran out of memory while loading"), mpi.agreed(comm, "loading"):
         if comm.rank == comm.size - 1:
             raise MemoryError
 
 
-def test_resting_ranks_wait_for_the_one_that_works_and_hear_of_its_error(comm, mpi_tmp_path):
+def test_sleeping_ranks_wait_for_root_and_receive_its_error(comm, mpi_tmp_path):
     with mpi.agreed(comm, "working", sleep=True):
         if comm.rank == 0:
             (mpi_tmp_path / "done").touch()

@@ -169,14 +169,3 @@ def test_close_at_different_times(comm):
         numbers = [int(arrays[0][0]) for _, arrays in found]
         assert numbers == sorted(numbers)
         assert bool(numbers) == (last in ring(comm))
-
-
-def test_letters_that_got_lost_are_noticed(comm):
-    mailbox = mpi.Mailbox(comm, others(comm))
-    for rank in others(comm):
-        mailbox._n_sent[rank] += 1  # as if one had left
-    if comm.size > 1:
-        with pytest.raises(AssertionError, match=r"rank \d+ sent 1 letters, but 0 arrived"):
-            mailbox.close()
-    else:
-        mailbox.close()

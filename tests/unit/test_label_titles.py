@@ -14,7 +14,7 @@ from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.data.dataset import DataFile
 from hpcml.data.info import format_info, info
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError
 from hpcml.evaluation import evaluate
 from hpcml.evaluation.explain import explain
 from hpcml.evaluation.thresholds import ThresholdSearch, threshold
@@ -116,16 +116,3 @@ def test_convert_takes_them_from_descriptors_or_like(tmp_path):
     with pytest.raises(ConfigError, match="it has none of the labels, such as 'D1'"):
         made("none.h5", descriptors=terms)
     assert not (tmp_path / "none.h5").exists()
-
-
-@pytest.mark.parametrize("strings", [["a", "b"], [1.0, 2.0, 3.0, 4.0], [["a"], ["b"], ["c"], ["d"]], [b"a\0b"] * 4])
-def test_damaged_files_are_refused(data, run, tmp_path, strings):
-    for source, opened, work in ((data, "data.h5", DataFile), (run / "model.h5", "model.h5", Model)):
-        path = tmp_path / opened
-        path.write_bytes(source.read_bytes())
-        with h5py.File(path, "r+") as file:
-            del file["label_titles"]
-            file["label_titles"] = np.array(strings, dtype="S4") if isinstance(strings[0], bytes) else strings
-        with pytest.raises(DataError, match=r"label_titles|damaged|NUL"):
-            found = work(path)
-            found.label_titles()

@@ -82,7 +82,7 @@ def test_any_margin_is_finite(loss, z):
         assert value == pytest.approx(load_loss(loss).SLOPE_BOUND * -z, rel=2e-3)
 
 
-def test_a_new_loss_is_a_file_and_a_name(tmp_path, monkeypatch):
+def test_new_loss_needs_a_module_and_a_name(tmp_path, monkeypatch):
     """PROBE trains with it, by the name that it has in the table of losses and in the options."""
     X, Y = random_data(3, 80, 12, 2, 0.4)
     data = dataset(tmp_path / "data.h5", X, Y)

@@ -17,7 +17,7 @@ from hpcml.errors import DataError
 from hpcml.files.slabs import BLOCK, add_checksums
 
 
-def made(path, m=4000, seed=0, **more):
+def write_dataset(path, m=4000, seed=0, **more):
     X = sp.random(m, 40, 0.5, random_state=seed, format="csr", dtype=np.float32)
     Y = sp.csr_matrix(np.random.default_rng(seed).random((m, 3)) < 0.3)
     hpcml.Dataset.from_sparse(X, Y, path, force=True, **more).__exit__()
@@ -25,7 +25,7 @@ def made(path, m=4000, seed=0, **more):
 
 
 @given(st.integers(1, 5), st.integers(0, 2**31), st.sampled_from(["<i4", "<f4", "<i8", "<u8"]))
-def test_parts_add_up(n_parts, seed, dtype):
+def test_checksums_of_parts_add_up(n_parts, seed, dtype):
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 2**31, 3 * BLOCK // 2).astype(dtype)
     size = -(-values.size * (values.itemsize // 4) // BLOCK)
@@ -44,7 +44,7 @@ def test_parts_add_up(n_parts, seed, dtype):
 
 @pytest.mark.parametrize(("name", "place"), [("X/data", 0), ("X/data", 70_000), ("X/data", -1), ("Y/indices", 5)])
 def test_reading_detects_a_changed_value(tmp_path, name, place):
-    path = made(tmp_path / "data.h5")
+    path = write_dataset(tmp_path / "data.h5")
     with DataFile(path) as data:
         load_shard(mpi.self_comm(), data, "all")
     with h5py.File(path, "r+") as file:
@@ -58,7 +58,7 @@ def test_reading_detects_a_changed_value(tmp_path, name, place):
 
 def test_every_reader_checks_the_blocks_of_its_rows(tmp_path):
     """Rows of a split may lie in the middle of a block."""
-    path = made(tmp_path / "data.h5", 400, splits={"train": np.arange(200), "test": np.arange(200, 400)})
+    path = write_dataset(tmp_path / "data.h5", 400, splits={"train": np.arange(200), "test": np.arange(200, 400)})
     hpcml.train("dual", path, output=tmp_path / "run")
     model = tmp_path / "run" / "model.h5"
     with h5py.File(path, "r+") as file:
@@ -83,6 +83,6 @@ def test_fingerprint_depends_on_content(tmp_path):
         ("c", 1, {}),
         ("d", 0, {"ids": [f"r{n}" for n in range(4000)]}),
     ):
-        with DataFile(made(tmp_path / f"{name}.h5", seed=seed, **more)) as data:
+        with DataFile(write_dataset(tmp_path / f"{name}.h5", seed=seed, **more)) as data:
             prints.append(data.fingerprint)
     assert prints[0] == prints[1] and len(set(prints)) == 3

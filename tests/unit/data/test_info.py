@@ -95,7 +95,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("block", [7, pytest.param(1 << 22, marks=pytest.mark.more("files", one_in=4))])
 @pytest.mark.parametrize("kind", sorted(DAMAGE))
-def test_damage_is_found(path, monkeypatch, kind, block):
+def test_check_finds_damage(path, monkeypatch, kind, block):
     monkeypatch.setattr(module, "BLOCK", block)
     monkeypatch.setattr(in_memory, "BLOCK", block)
     damage, message = DAMAGE[kind]

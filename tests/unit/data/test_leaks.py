@@ -34,7 +34,7 @@ def indicator(y):
 
 
 @pytest.mark.parametrize("method", ["dual", "psbml", "pa"])
-def test_columns_that_are_the_answer(tmp_path, capsys, method):
+def test_reports_columns_that_determine_a_label(tmp_path, capsys, method):
     """A copy of a label, one with noise, its negative, and a number whose lowest values are a class; the file is sorted by it."""
     rng = np.random.default_rng(0)
     y = np.arange(900) % 3
@@ -49,18 +49,8 @@ def test_columns_that_are_the_answer(tmp_path, capsys, method):
     assert not reported(tmp_path / "data.h5", X, indicator(y), capsys, method)
 
 
-@pytest.mark.parametrize(("n_positive", "said"), [(19, False), (20, True), (781, False)])
-def test_labels_with_at_least_20_rows(tmp_path, capsys, n_positive, said):
-    rng = np.random.default_rng(n_positive)
-    y = rng.permutation(800) < n_positive
-    X = sp.random(800, 300, 0.02, "lil", random_state=rng)
-    X[:, 77] = (y * rng.uniform(0.1, 1.0, 800))[:, None]
-    found = reported(tmp_path / "data.h5", X, y[:, None].astype(float), capsys)
-    assert found == ({("f77", "label0")} if said else set())
-
-
 @pytest.mark.parametrize(("noise", "said"), [(0.2, True), (0.3, False)])
-def test_the_bound_is_0_999(tmp_path, capsys, noise, said):
+def test_reports_from_an_auc_of_0_999(tmp_path, capsys, noise, said):
     rng = np.random.default_rng(2)
     y = rng.random(3000) < 0.3
     x = y + noise * rng.normal(size=3000)
@@ -74,7 +64,7 @@ def test_the_bound_is_0_999(tmp_path, capsys, noise, said):
         assert auc_of_feature(mpi.self_comm(), shard, 0, 3) == pytest.approx(area, abs=1e-12)
 
 
-def test_only_training_rows_and_the_labels_that_are_trained_count(tmp_path, capsys):
+def test_uses_training_rows_and_trained_labels_only(tmp_path, capsys):
     y = np.arange(200) % 2
     X = np.random.default_rng(0).random((200, 4))
     X[:150, 2] = y[:150]
@@ -84,7 +74,7 @@ def test_only_training_rows_and_the_labels_that_are_trained_count(tmp_path, caps
         assert capsys.readouterr().err.count(SAID) == said
 
 
-def test_many_are_counted(tmp_path, capsys):
+def test_counts_further_pairs(tmp_path, capsys):
     y = np.random.default_rng(0).integers(0, 9, 400)
     data = dataset(tmp_path / "data.h5", indicator(y), indicator(y))
     hpcml.train("dual", data, tmp_path / "run", log=Log(0))
@@ -92,7 +82,7 @@ def test_many_are_counted(tmp_path, capsys):
     assert err.count(SAID) == 5 and "warning: the same holds for 4 further pairs of a feature and a label" in err
 
 
-def test_words_of_texts_and_own_headings(tmp_path, capsys):
+def test_ignores_the_heading_of_a_label(tmp_path, capsys):
     """A word that only the texts of a label have is reported; the feature that is a label's heading is hidden from it anyway."""
     rng = np.random.default_rng(1)
     lines = []

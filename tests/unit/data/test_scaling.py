@@ -59,7 +59,7 @@ def test_extreme_values_give_finite_factors(kind):
 
 
 @pytest.mark.parametrize(("method", "kind"), [("dual", "max-abs"), *((method, "standard") for method in METHODS_WITH_SCALE)])
-def test_the_model_of_scaled_rows(tmp_path, method, kind):
+def test_model_equals_that_of_rows_scaled_before(tmp_path, method, kind):
     """The same bits as from rows that were scaled before, for the rows as they are."""
     X, Y = uneven(2)
     shard = scaled(mpi.self_comm(), shard_of(X), kind)
@@ -107,7 +107,7 @@ def test_scaling_improves_real_measurements(tmp_path, capsys):
     assert found["max-abs"] > 0.93
 
 
-def test_the_warning_compares_features_that_many_rows_have(tmp_path, capsys):
+def test_warning_compares_frequent_features(tmp_path, capsys):
     rng = np.random.default_rng(0)
     Y = (rng.random((200, 1)) < 0.5).astype(float)
 
@@ -130,7 +130,7 @@ def test_the_warning_compares_features_that_many_rows_have(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fold_has_its_own_factors(tmp_path, kind):
+def test_each_fold_has_own_factors(tmp_path, kind):
     X, Y = uneven(4)
     alone = mpi.self_comm()
     with DataFile(dataset(tmp_path / "data.h5", X, Y)) as data:

@@ -55,14 +55,14 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("what", sorted(DAMAGE))
-def test_damaged_dataset_is_refused(tmp_path, what):
+def test_rejects_damaged_dataset(tmp_path, what):
     path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4), splits={"train": np.arange(30) * 2})
     edit(path, DAMAGE[what])
     with pytest.raises(DataError, match=r"data\.h5"), DataFile(path) as data:
         load_shard(mpi.self_comm(), data, "train")
 
 
-def test_splits_that_overlap_are_told(tmp_path, capsys):
+def test_warns_about_overlapping_splits(tmp_path, capsys):
     path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4), splits={"train": np.arange(40), "test": np.arange(37, 60)})
     with DataFile(path) as data:
         tell_unused(mpi.self_comm(), data, "train", Log(0))
@@ -70,7 +70,7 @@ def test_splits_that_overlap_are_told(tmp_path, capsys):
     assert "warning: " in said and "data.h5: 3 rows are in more than one of the splits test, train" in said
 
 
-def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
+def test_rejects_file_truncated_while_open(tmp_path):
     """Between two looks at its size, too: rows that lie beyond the new end are not mapped."""
     path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4))
     with DataFile(path) as data:
@@ -87,7 +87,7 @@ def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
         ("probe", ConfigError, "memory is too short: beside .* even with its rows on the disk"),
     ],
 )
-def test_more_features_than_memory_is_one_sentence(tmp_path, method, error, said):
+def test_reports_more_features_than_memory(tmp_path, method, error, said):
     from support.training import train
 
     path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4))
@@ -105,7 +105,7 @@ def test_more_features_than_memory_is_one_sentence(tmp_path, method, error, said
         ("splits/some", {1: 2**62, 2: -(2**62)}, "out of order"),
     ],
 )
-def test_no_number_leads_out_of_a_shard(tmp_path, name, change, said):
+def test_rejects_numbers_that_lead_out_of_a_shard(tmp_path, name, change, said):
     path = dataset(tmp_path / "data.h5", np.ones((20, 3)), np.ones((20, 2)), splits={"some": [0, 1, 2, 3]})
     edit(path, *(entry(name, place, value) for place, value in change.items()))
     with DataFile(path) as damaged, pytest.raises(DataError, match=said):

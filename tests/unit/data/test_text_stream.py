@@ -113,14 +113,14 @@ lines = st.builds(
 
 
 @given(st.lists(lines, max_size=8), st.booleans(), st.booleans())
-def test_the_fast_parser_gives_what_the_careful_one_gives(table, zero_based, newline):
+def test_fast_parser_equals_slow_parser(table, zero_based, newline):
     block = "\n".join(table).encode() + b"\n" * newline
     assert fast(block, zero_based) == slow(block, zero_based) == exactly(parse_block(block, zero_based))
 
 
 @given(st.one_of(st.binary(max_size=30), st.text("1,2:-+.e_ #\n\r\0\x1cnaif\u0661", max_size=25).map(str.encode)), st.booleans())
 @settings(max_examples=200)
-def test_the_parsers_take_nothing_that_the_careful_one_refuses(block, zero_based):
+def test_parsers_accept_only_what_the_oracle_accepts(block, zero_based):
     try:
         expected = exactly(parse_block(block, zero_based))
     except (ValueError, OverflowError):
@@ -136,7 +136,7 @@ BAD += ["1 1:0x10", "1 1:\u0661"]
 
 
 @pytest.mark.parametrize("line", UNUSUAL + BAD)
-def test_what_is_unusual_or_wrong_is_left_to_the_careful_parser(line):
+def test_fast_parser_passes_on_unusual_lines(line):
     block = f"1 1:1\n{line}\n".encode()
     try:
         expected = exactly(parse_block(block, False))
@@ -156,7 +156,7 @@ def test_the_last_index():
     assert fast(b"1 2147483648:1\n") is fast(b"1 2147483647:1\n", True) is None
 
 
-def test_numbers_at_the_end_of_the_text_do_not_run_into_what_follows():
+def test_numbers_end_at_the_end_of_the_text():
     text = np.frombuffer(b"1 1:12\n34567890123456789", dtype=np.uint8).copy()
     out = [np.zeros(9, dtype=dtype) for dtype in (np.int64, np.int32, np.float32, np.int64, np.float64)]
     assert kernels.parse_lines(text, 7, 1, 99, *out) == (1, 1, 1, 1, False)
@@ -188,7 +188,7 @@ def test_blocks_of_any_size_give_the_same_rows(tmp_path, kind, ending):
         (b"spam", "label 'spam', but expected numbers separated by commas"),
     ],
 )
-def test_bad_lines_are_named(tmp_path, block_bytes, line, problem):
+def test_names_bad_line(tmp_path, block_bytes, line, problem):
     path = tmp_path / "rows"
     path.write_bytes(CONTENT + b"\n" + line + b"\n1 1:2\nbad too\n")
     with pytest.raises(DataError) as caught:
@@ -203,7 +203,7 @@ def test_no_rows(tmp_path, content):
         read(tmp_path / "rows")
 
 
-def test_what_is_no_text(tmp_path):
+def test_rejects_other_files(tmp_path):
     with pytest.raises(DataError, match=r"No such file .* while reading .*nothing"):
         read(tmp_path / "nothing")
     with pytest.raises(DataError, match="directory"):
@@ -258,17 +258,7 @@ def test_terminal_and_closed_standard_input():
     assert "standard input is closed" in run(preexec_fn=lambda: os.close(0)).stderr
 
 
-def test_labels_in_descending_order_take_no_square_of_their_number():
+def test_many_descending_labels_are_sorted_fast():
     n = 100_000
     rows = parse_lines(text_of(",".join(map(str, range(n, 0, -1))).encode() + b" 1:1\n"), False, {})
     assert np.array_equal(rows.labels, np.arange(1, n + 1))
-
-
-@pytest.mark.parametrize(
-    "token", [b"9" * 5000 + b":1", b"-" + b"9" * 5000 + b":1", b"9223372036854775807:1", b"1:" + b"9" * 5000, b"x" * 5000]
-)
-def test_tokens_without_end_are_named_in_short(tmp_path, token):
-    (tmp_path / "rows").write_bytes(b"1 1:1\n1 " + token + b"\n")
-    with pytest.raises(DataError, match="rows: line 2: ") as caught:
-        read(tmp_path / "rows")
-    assert len(str(caught.value)) < 300 + len(str(tmp_path))

@@ -47,11 +47,11 @@ def locks(setting):
 
 
 @pytest.mark.parametrize("setting", [None, *(pytest.param(each, marks=pytest.mark.more("files")) for each in ("FALSE", "TRUE"))])
-def test_what_this_process_has_open_is_read(files, setting):
+def test_reads_files_open_in_this_process(files, setting):
     subprocess.run([sys.executable, "-c", OPEN_TWICE, *map(str, files)], check=True, env=locks(setting), timeout=120)
 
 
-def test_what_this_process_has_written_is_seen(files):
+def test_sees_own_unflushed_changes(files):
     data, _ = files
     with h5py.File(data, "r+") as file:
         file["X/data"][:5] = [5, 4, 3, 2, 1]
@@ -68,7 +68,7 @@ def holder(path, mode, locking):
 
 
 @pytest.mark.parametrize("locking", [None, False])
-def test_what_another_process_has_open(files, locking):
+def test_reads_files_open_in_another_process(files, locking):
     data, model = files
     alone = str(hpcml.evaluate(model, data))
     with holder(data, "r", locking):
@@ -77,7 +77,7 @@ def test_what_another_process_has_open(files, locking):
         hpcml.evaluate(model, data)
 
 
-def test_a_file_that_is_being_written_is_not_called_damaged(tmp_path):
+def test_tells_a_file_being_written_from_a_damaged_one(tmp_path):
     new, work = tmp_path / "new.h5", "import sys, hpcml; hpcml.Dataset(sys.argv[1])"
     with holder(new, "w", None):
         told = subprocess.run([sys.executable, "-c", work, str(new)], env=locks(None), capture_output=True, text=True, timeout=60)

@@ -26,7 +26,7 @@ OPENERS = [read_small, plain_size, DataFile, open_model]
 
 
 @pytest.mark.parametrize("opener", OPENERS, ids=lambda opener: opener.__name__)
-def test_what_must_be_a_regular_file_refuses_a_pipe_at_once(pipe, opener):
+def test_rejects_pipe(pipe, opener):
     with pytest.raises(DataError, match="pipe: a pipe or a device, but expected a regular file; write it to disk first"):
         opener(pipe)
 
@@ -42,13 +42,13 @@ def test_devices_and_folders(tmp_path):
         read_small(tmp_path)
 
 
-def test_a_stream_waits_for_a_writer_with_a_limit(pipe, monkeypatch):
+def test_waiting_for_a_writer_has_a_limit(pipe, monkeypatch):
     monkeypatch.setattr(opening, "WRITER_SECONDS", 0.01)
     with pytest.raises(DataError, match=r"pipe: no process opened this pipe for writing within 0\.01 s; start the writer"):
         SvmlightStream(self_comm(), pipe)
 
 
-def test_a_writer_that_comes_later_and_says_nothing_at_first(pipe, monkeypatch):
+def test_waits_for_late_writer(pipe, monkeypatch):
     looked, original = threading.Event(), os.read
     monkeypatch.setattr(opening.os, "read", lambda *given: (looked.set(), original(*given))[1])
 
@@ -64,7 +64,7 @@ def test_a_writer_that_comes_later_and_says_nothing_at_first(pipe, monkeypatch):
     writer.join()
 
 
-def test_a_silent_writer_is_let_be(pipe):
+def test_accepts_silent_writer(pipe):
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     writer = os.open(pipe, os.O_WRONLY)
     file, head = open_stream(pipe)

@@ -53,7 +53,7 @@ def test_compression_is_found_by_content(tmp_path, kind):
 
 
 @pytest.mark.parametrize(("kind", "damage"), [("gz", "truncated"), ("bz2", "changed"), ("xz", "truncated"), ("xz", "changed")])
-def test_damaged_files_are_named(tmp_path, kind, damage):
+def test_rejects_damaged_file(tmp_path, kind, damage):
     whole = COMPRESS[kind](bytes(i * i % 251 for i in range(5000)))
     half = len(whole) // 2
     path = tmp_path / f"lines.{kind}"
@@ -62,7 +62,7 @@ def test_damaged_files_are_named(tmp_path, kind, damage):
         byte_range(mpi.self_comm(), path)
 
 
-def test_a_file_that_shrinks_while_it_is_read(tmp_path):
+def test_rejects_shrinking_file(tmp_path):
     (tmp_path / "lines").write_bytes(b"a\nb\n")
     with pytest.raises(DataError, match="must not change"):
         list(line_blocks(tmp_path / "lines", 0, 100))
@@ -75,7 +75,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path):
     block_bytes=st.integers(1, 40),
     max_line=st.integers(1, 9),
 )
-def test_the_first_long_line_is_named_whatever_the_blocks(tmp_path_factory, lines, last_newline, n_parts, block_bytes, max_line):
+def test_names_the_first_long_line(tmp_path_factory, lines, last_newline, n_parts, block_bytes, max_line):
     content = b"\n".join(b"x" * size for size in lines) + b"\n" * last_newline
     path = tmp_path_factory.getbasetemp() / "long"
     path.write_bytes(content)
@@ -103,7 +103,7 @@ def test_xz_files_of_several_streams(tmp_path):
         plain_size(path)
 
 
-def test_xz_files_that_ask_for_much_memory(tmp_path):
+def test_rejects_xz_file_that_needs_much_memory(tmp_path):
     path = tmp_path / "lines.xz"
     filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 20}]
     whole = lzma.compress(b"a\n", filters=filters)

@@ -93,7 +93,7 @@ def test_tightest_level_counts(tree, name):
 
 
 @pytest.mark.parametrize("text", ["", "max", "-1", "١٢", "12 MB", NOTHING])
-def test_what_is_no_limit_is_none(tree, text):
+def test_ignores_text_that_is_not_a_limit(tree, text):
     found = tree("0::/a", MOUNTED_2, {f"{GROUP}/a/memory.max": text})
     assert found.source == "the machine's memory"
     assert found == min(limits(Path("/nowhere")))
@@ -108,7 +108,7 @@ def test_what_is_no_limit_is_none(tree, text):
         ("4:memory:/", "1 2 3 4 5 - cgroup c memory"),
     ],
 )
-def test_files_that_are_not_understood(tree, cgroup, mountinfo):
+def test_ignores_malformed_files(tree, cgroup, mountinfo):
     assert tree(cgroup, mountinfo, {}).source == "the machine's memory"
 
 
@@ -123,14 +123,14 @@ def test_files_that_are_not_understood(tree, cgroup, mountinfo):
         ({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "0"}, None),
     ],
 )
-def test_what_slurm_gave(monkeypatch, variables, expected):
+def test_slurm_limits(monkeypatch, variables, expected):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     found = [int(limit) for limit in limits(Path("/nowhere")) if "Slurm" in limit.source]
     assert min(found, default=None) == expected
 
 
-def told(*before):
+def limit_in_new_process(*before):
     """What a new process says after some lines of shell: the tightest limit, its source, and what a rank may take."""
     show = "from hpcml import mpi; from hpcml.mpi import memory; m = memory.memory_of_node(); "
     show += "print(int(m), memory.room_per_rank(mpi.self_comm()), m.source)"
@@ -142,8 +142,8 @@ def told(*before):
 
 
 @pytest.mark.parametrize("option", ["-v", "-d"])
-def test_ulimit_is_what_it_leaves(option):
-    size, room, source = told(f"ulimit {option} 4000000")
+def test_ulimit_is_what_remains(option):
+    size, room, source = limit_in_new_process(f"ulimit {option} 4000000")
     assert size < 4000000 * 1024  # the interpreter has some of it
     assert source == f"ulimit {option}"
     assert room == size / 2
@@ -173,7 +173,7 @@ def real_group():
 
 def test_real_control_group():
     with real_group() as group:
-        size, room, source = told(f"echo $$ >{group}/inner/cgroup.procs")
+        size, room, source = limit_in_new_process(f"echo $$ >{group}/inner/cgroup.procs")
     assert 499 * MB <= size <= 500 * MB  # whole pages
     assert room == size / 2
     assert source.startswith(f"control group {group}/memory.")

@@ -91,7 +91,7 @@ def test_more_files_than_a_process_may_open(tmp_path, W, monkeypatch):
 
 
 @pytest.mark.parametrize("place", [0, 47, -1])
-def test_damaged_records_are_made_again(tmp_path, W, place):
+def test_skips_damaged_records(tmp_path, W, place):
     results = results_in(tmp_path)
     add(results, W, 1, 0)
     results.close()
@@ -105,7 +105,7 @@ def test_damaged_records_are_made_again(tmp_path, W, place):
     check(tmp_path, again, W)
 
 
-def test_damage_during_the_run_is_noticed(tmp_path, W):
+def test_detects_damage_during_the_run(tmp_path, W):
     results = results_in(tmp_path)
     add(results, W, *range(N_LABELS))
     content = bytearray((tmp_path / "results-000000.bin").read_bytes())
@@ -116,7 +116,7 @@ def test_damage_during_the_run_is_noticed(tmp_path, W):
     assert not (tmp_path / "model.h5").exists()
 
 
-def test_a_new_run_has_none(tmp_path, W):
+def test_new_run_removes_old_records(tmp_path, W):
     add(results_in(tmp_path), W, 0)
     (tmp_path / "results-1.txt").write_text("mine")
     assert not results_in(tmp_path, resume=False).done.any()

@@ -57,11 +57,11 @@ def test_reports_another_processor_or_version_once(tmp_path):
     path, now = tmp_path / "environment.jsonl", {"hpcml": "1", "computed_by": here}
     assert [record(path, now), record(path, now), record(path, now | {"computed_by": here | {"numpy": "3"}})] == [[], [], []]
     there = now | {"computed_by": here | {"processor": "B", "target": "znver4"}}
-    said = "this run started on another type of processor, A (compiled for haswell), and continues on B (compiled for znver4)"
-    assert [record(path, there), record(path, there)] == [[f"{said}; the results are bit-identical"], []]
+    message = "this run started on another type of processor, A (compiled for haswell), and continues on B (compiled for znver4)"
+    assert [record(path, there), record(path, there)] == [[f"{message}; the results are bit-identical"], []]
     assert "B (compiled for znver4), and continues on A" in record(path, now)[0]
-    (said,) = record(path, now | {"computed_by": here | {"features": "avx"}})
-    assert "A (compiled for haswell), with other features, and continues" in said
+    (message,) = record(path, now | {"computed_by": here | {"features": "avx"}})
+    assert "A (compiled for haswell), with other features, and continues" in message
     versions = [record(path, now | {"hpcml": version}) for version in ("1", "2", "2")]
     assert "started with hpcml 1 and continues with 2" in versions[1][0] and not versions[2]
     assert len(path.read_text().splitlines()) == 10

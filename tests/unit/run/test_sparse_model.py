@@ -41,7 +41,7 @@ def both(folder, tables, **more):
 
 
 @pytest.mark.parametrize("precision", ["<f4", "<f8"])
-def test_it_gives_back_what_a_dense_one_gives(tmp_path, tables, precision):
+def test_returns_the_weights_of_a_dense_model(tmp_path, tables, precision):
     paths = both(tmp_path, tables, precision=precision)
     dense, sparse = map(Model, paths)
     assert (dense.sparse, dense.n_weights) == (False, tables[0].size)
@@ -84,7 +84,7 @@ def test_scores_have_the_bits_of_a_dense_model(tmp_path, tables, precision, norm
         edit(path, attributes({"normalised": normalised}))
     data = make.dataset(tmp_path / "data.h5", X, Y)
 
-    def judged(model, number):
+    def results_of(model, number):
         with DataFile(data) as dataset:
             shard = load_shard(SELF, dataset, "all")
             scorer = Scorer(model, shard, np.array([0, 2, 3, 5]))
@@ -100,8 +100,8 @@ def test_scores_have_the_bits_of_a_dense_model(tmp_path, tables, precision, norm
         return scores.tobytes(), values, repr(result.micro), result.precision_at, output.read_bytes()
 
     dense, sparse = Model(dense_path), Model(sparse_path)
-    assert judged(dense, 0) == judged(sparse, 1)
-    assert judged(Model(small_path), 2) == judged(dense.pruned(0.7), 3) == judged(sparse.pruned(0.7), 4)
+    assert results_of(dense, 0) == results_of(sparse, 1)
+    assert results_of(Model(small_path), 2) == results_of(dense.pruned(0.7), 3) == results_of(sparse.pruned(0.7), 4)
 
 
 def wrapping(file):
@@ -141,7 +141,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_damage_is_refused(tmp_path, tables, kind):
+def test_rejects_damage(tmp_path, tables, kind):
     path = write(tmp_path / "model.h5", tables, sparse=True)
     damage, message = DAMAGE[kind]
     edit(path, damage)
