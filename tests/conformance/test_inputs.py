@@ -139,7 +139,7 @@ BAD = {
     "other byte order": (damaged(indices=lambda a: np.where(np.arange(a.size) == 4, -7, a).astype(">i4")), "row 1: index -7, but"),
     "fractions": (
         damaged(indices=lambda a: a + 0.5),
-        "indices has the shape .* and the type float64, but expected whole numbers",
+        "indices has the shape .* and the type float64, but expected a 1-d array of integers",
     ),
     "matrix of indices": (damaged(indices=lambda a: a[:, None]), "indices has the shape"),
     "falls": (damaged(indptr=swap), r"row 6: indptr goes down"),

@@ -4,9 +4,6 @@ import bz2
 import gzip
 import lzma
 import os
-import pty
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -229,33 +226,6 @@ def test_named_pipe(tmp_path):
     writer.start()
     assert sum(block.n_rows for block in read(path, block_bytes=50)) == 43
     writer.join()
-
-
-CODE = "from hpcml import mpi; from hpcml.data.svmlight import SvmlightStream\n"
-CODE += "print([b.labels.tolist() for b in SvmlightStream(mpi.self_comm(), '-', block_bytes=8)])"
-
-
-def run(**options):
-    return subprocess.run([sys.executable, "-c", CODE], capture_output=True, timeout=100, check=False, text=True, **options)
-
-
-def test_standard_input(tmp_path):
-    for kind, compress in (("plain", bytes), ("xz", lzma.compress)):
-        (tmp_path / kind).write_bytes(compress(b"1 1:1\n2 2:1\n3 3:1"))
-        with (tmp_path / kind).open("rb") as file:
-            assert run(stdin=file).stdout == "[[1.0], [2.0], [3.0]]\n"
-    assert "standard input: line 2: label 'x'" in run(input="1 1:1\nx\n").stderr
-    assert "standard input: no rows; expected" in run(stdin=subprocess.DEVNULL).stderr
-
-
-def test_terminal_and_closed_standard_input():
-    first, second = pty.openpty()
-    try:
-        assert "standard input is a terminal; pipe lines into it" in run(stdin=second).stderr
-    finally:
-        os.close(first)
-        os.close(second)
-    assert "standard input is closed" in run(preexec_fn=lambda: os.close(0)).stderr
 
 
 def test_many_descending_labels_are_sorted_fast():

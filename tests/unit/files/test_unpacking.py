@@ -121,6 +121,7 @@ def test_rejects_archive(tmp_path, case):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.more("files")
 def test_decompression_has_bounded_memory(tmp_path):
     """In a process of its own. 512 MiB of zeros are 16 KiB as zst."""
     (tmp_path / "data").write_bytes(zstd(bytes(1 << 29)))
