@@ -74,14 +74,6 @@ def test_uses_training_rows_and_trained_labels_only(tmp_path, capsys):
         assert capsys.readouterr().err.count(SAID) == said
 
 
-def test_counts_further_pairs(tmp_path, capsys):
-    y = np.random.default_rng(0).integers(0, 9, 400)
-    data = dataset(tmp_path / "data.h5", indicator(y), indicator(y))
-    hpcml.train("dual", data, tmp_path / "run", log=Log(0))
-    err = capsys.readouterr().err
-    assert err.count(SAID) == 5 and "warning: the same holds for 4 further pairs of a feature and a label" in err
-
-
 def test_ignores_the_heading_of_a_label(tmp_path, capsys):
     """A word that only the texts of a label have is reported; the feature that is a label's heading is hidden from it anyway."""
     rng = np.random.default_rng(1)

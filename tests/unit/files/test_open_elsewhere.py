@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 
-import h5py
 import pytest
 from support.make import dataset, random_data
 
@@ -49,14 +48,6 @@ def locks(setting):
 @pytest.mark.parametrize("setting", [None, *(pytest.param(each, marks=pytest.mark.more("files")) for each in ("FALSE", "TRUE"))])
 def test_reads_files_open_in_this_process(files, setting):
     subprocess.run([sys.executable, "-c", OPEN_TWICE, *map(str, files)], check=True, env=locks(setting), timeout=120)
-
-
-def test_sees_own_unflushed_changes(files):
-    data, _ = files
-    with h5py.File(data, "r+") as file:
-        file["X/data"][:5] = [5, 4, 3, 2, 1]
-        with hpcml.Dataset(data) as seen:
-            assert seen.map("X/data", 0, 5).tolist() == [5, 4, 3, 2, 1]
 
 
 def holder(path, mode, locking):

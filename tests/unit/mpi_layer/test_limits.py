@@ -100,19 +100,6 @@ def test_ignores_text_that_is_not_a_limit(tree, text):
 
 
 @pytest.mark.parametrize(
-    ("cgroup", "mountinfo"),
-    [
-        ("", ""),
-        (":::\n4\n", "36\n - - -\n"),
-        ("4:memory:", "1 2 / /5 - cgroup c memory"),
-        ("4:memory:/", "1 2 3 4 5 - cgroup c memory"),
-    ],
-)
-def test_ignores_malformed_files(tree, cgroup, mountinfo):
-    assert tree(cgroup, mountinfo, {}).source == "the machine's memory"
-
-
-@pytest.mark.parametrize(
     ("variables", "expected"),
     [
         ({"SLURM_MEM_PER_NODE": "1G"}, 2**30),

@@ -8,14 +8,9 @@ from support import make
 from support.edits import attributes, edit, entry, remove, replace
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
-from hpcml.data.shard import load_shard
 from hpcml.errors import DataError
-from hpcml.evaluation import MEASURES, evaluate
 from hpcml.log import Log
 from hpcml.model.linear import Model, mask_kept_weights
-from hpcml.model.scoring import Scorer
-from hpcml.prediction.predict import predict
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 N_LABELS, N_FEATURES, N_COLUMNS = 6, 30, 12
@@ -70,38 +65,6 @@ def test_a_magnitude_is_of_the_weights_own_type():
     assert mask_kept_weights(w, 0.1).tolist() == [False, False, True, True, True, False, True, True]
     assert mask_kept_weights(w, 0.0).tolist() == [False, False, True, True, True, True, True, True]
     assert mask_kept_weights(w, 1e300).tolist() == [False] * 6 + [True, True]
-
-
-@pytest.mark.parametrize(("precision", "normalised"), [("<f4", False), ("<f8", True)])
-def test_scores_have_the_bits_of_a_dense_model(tmp_path, tables, precision, normalised):
-    X, Y = make.random_data(2, 60, N_FEATURES, N_LABELS)
-    X.data = np.abs(X.data)
-    bias = np.random.default_rng(3).standard_normal(N_LABELS)
-    dense_path, sparse_path = both(tmp_path, tables, precision=precision, bias=bias)
-    small = np.where(np.abs(tables[0].astype(precision)) < 0.7, 0, tables[0])
-    small_path = write(tmp_path / "small.h5", (small, *tables[1:]), precision=precision, bias=bias)
-    for path in (dense_path, sparse_path, small_path):
-        edit(path, attributes({"normalised": normalised}))
-    data = make.dataset(tmp_path / "data.h5", X, Y)
-
-    def results_of(model, number):
-        with DataFile(data) as dataset:
-            shard = load_shard(SELF, dataset, "all")
-            scorer = Scorer(model, shard, np.array([0, 2, 3, 5]))
-            scorer.blocks = [(0, 3), (3, 4)]
-            scores = np.hstack([scorer.score_rows(shard.rows, *scorer.weights(*block)) for block in scorer.blocks])
-            order = np.random.default_rng(4).permutation(scores.size)
-            rows, places = np.repeat(shard.rows, 4)[order], np.tile(np.arange(4), shard.n_local)[order]
-            assert np.array_equal(scorer.score_pairs(rows, scorer.labels[places]), scores[rows, places])
-            result = evaluate(SELF, model, dataset, "all", QUIET)
-            output = tmp_path / f"{number}.csv"
-            predict(SELF, model, dataset, "all", output, False, QUIET)
-        values = [result.values[name].tobytes() for name in MEASURES]
-        return scores.tobytes(), values, repr(result.micro), result.precision_at, output.read_bytes()
-
-    dense, sparse = Model(dense_path), Model(sparse_path)
-    assert results_of(dense, 0) == results_of(sparse, 1)
-    assert results_of(Model(small_path), 2) == results_of(dense.pruned(0.7), 3) == results_of(sparse.pruned(0.7), 4)
 
 
 def wrapping(file):
