@@ -146,13 +146,13 @@ class Progress:
         if self.first is None:
             self.begin, self.first = (time.monotonic(), share or 0.0) if done else (self.begin, 0.0)
         if self.bar is not None:
-            self.bar.update(self.task, completed=done, note=visible(f"{note}{self._left(share)}"))
+            self.bar.update(self.task, completed=done, note=visible(f"{note}{self._remaining_time(share)}"))
         elif time.monotonic() - self.last >= self.every:
             self.last = time.monotonic()
             of = "" if self.total is None else f" of {self.total}"
-            self.log(f"{self.what}: {done}{of}{f', {note}' if note else ''}{self._left(share)}")
+            self.log(f"{self.what}: {done}{of}{f', {note}' if note else ''}{self._remaining_time(share)}")
 
-    def _left(self, share: float | None) -> str:
+    def _remaining_time(self, share: float | None) -> str:
         if share is None or self.first is None or not self.first < share < 1:
             return ""
         seconds = (time.monotonic() - self.begin) / (share - self.first) * (1 - share)

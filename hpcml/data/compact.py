@@ -20,6 +20,7 @@ from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.kernels import rows as kernels
 from hpcml.partition import entries_of, offsets
+from hpcml.slices import StopCheck, never_stop
 
 Allocate = Callable[[int], tuple[np.ndarray, np.ndarray]]  # (indices, data) for a number of values
 
@@ -83,7 +84,7 @@ class ColumnMap:
         """Return the columns for a slice of this rank's rows; `bias` is the column of the constant feature."""
         return kernels.Columns(self.column_of, self.fold_column[rows], self.fold_norm[rows], bias)
 
-    def tables(self, comm: mpi.Comm, check_stop: slices.StopCheck = slices.never_stop) -> tuple[np.ndarray, np.ndarray]:
+    def tables(self, comm: mpi.Comm, check_stop: StopCheck = never_stop) -> tuple[np.ndarray, np.ndarray]:
         shard = self.shard
         with mpi.agreed(comm, "making room for the model's columns"):
             columns, factors = np.zeros(shard.n_features, np.int32), np.zeros(shard.n_features, np.float32)
@@ -109,7 +110,7 @@ def compact_rows(
     shard: Shard,
     bias: bool,
     allocate: Allocate | None = None,
-    check_stop: slices.StopCheck = slices.never_stop,
+    check_stop: StopCheck = never_stop,
     fold: bool = True,
 ) -> tuple[CompactRows, ColumnMap]:
     """Copy a shard's rows, into arrays from `allocate` (collective) if given. Raises DataError, and as `check_stop`. Collective
@@ -171,7 +172,7 @@ def compact_rows(
     return rows, columns
 
 
-def feature_values(comm: mpi.Comm, shard: Shard, check_stop: slices.StopCheck) -> FeatureValues:
+def feature_values(comm: mpi.Comm, shard: Shard, check_stop: StopCheck) -> FeatureValues:
     with mpi.agreed(comm, "making room for the features"):
         largest, counts = np.zeros(shard.n_features, np.float32), np.zeros(shard.n_features, np.int32)
         smallest = np.full(1, np.inf, np.float32)
@@ -181,7 +182,7 @@ def feature_values(comm: mpi.Comm, shard: Shard, check_stop: slices.StopCheck) -
 
 
 def _columns(
-    comm: mpi.Comm, shard: Shard, counts: np.ndarray, check_stop: slices.StopCheck, fold: bool
+    comm: mpi.Comm, shard: Shard, counts: np.ndarray, check_stop: StopCheck, fold: bool
 ) -> tuple[ColumnMap, np.ndarray, np.ndarray]:
     """Return the column map and, for each row, its number of values in shared columns and Σ x². Collective over `comm`."""
     shared = np.flatnonzero(counts > (1 if fold else 0))
@@ -201,7 +202,7 @@ def _columns(
     return ColumnMap(shard, column_of, fold_column, fold_norm, shared.size, int(total[0])), sizes, squares
 
 
-def row_slices(shard: Shard, check_stop: slices.StopCheck) -> Iterator[tuple[Any, ...]]:
+def row_slices(shard: Shard, check_stop: StopCheck) -> Iterator[tuple[Any, ...]]:
     """Yield row slices, each with the slab's CSR arrays and the positions of its rows. Raises as `check_stop`."""
     for part in slices.row_slices(shard.n_local, shard.nnz):
         check_stop()

@@ -70,7 +70,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
             with mpi.agreed(comm, f"reading {path}"):
                 for name in dataset.checked_arrays():
                     dataset.verify(name, *share_of(dataset.file[name].shape[0], comm.rank, comm.size))
-        counts = _label_counts(comm, dataset)
+        counts = _count_labels(comm, dataset)
         with mpi.agreed(comm, f"reading {path}"), readable(path, "hpcml convert", "dataset"):
             text = attributes(dataset.file["text"]) if "text" in dataset.file else {}
             text |= {"headings": True} if dataset.has_headings else {}
@@ -88,7 +88,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 label_titles=dataset.label_titles(),
                 splits={name: dataset.split(name).size for name in dataset.split_names()},
                 counts=counts,
-                shards=[_weigh(dataset, number) for number in ranks],
+                shards=[_measure_shards(dataset, number) for number in ranks],
                 checked=check,
                 n_groups=int(np.unique(dataset.map("row_groups")).size) if dataset.has_groups else 0,
                 n_unknown=dataset.n_unknown,
@@ -191,7 +191,7 @@ def _check_split(dataset: DataFile, name: str, begin: int, end: int) -> None:
             raise dataset.damage_error(f"{name}: row {rows[wrong[0]]} {problem}", "the file")
 
 
-def _weigh(dataset: DataFile, n_ranks: int) -> ShardWeight:
+def _measure_shards(dataset: DataFile, n_ranks: int) -> ShardWeight:
     split = default_split(dataset, "train")
     rows = dataset.split(split)
     rows = dataset.labelled(rows) if dataset.labelled(rows).size else rows
@@ -203,7 +203,7 @@ def _weigh(dataset: DataFile, n_ranks: int) -> ShardWeight:
     return ShardWeight(n_ranks, split, *zip(smallest, largest, strict=True))
 
 
-def _label_counts(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
+def _count_labels(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
     counts = {}
     for name in ["all", *dataset.split_names()]:
         total = np.zeros(dataset.n_labels, dtype=np.int64)
@@ -226,12 +226,12 @@ def format_info(info: DatasetInfo) -> str:
     lines = [
         f"{info.path}: {plural(info.n_rows, 'row')} × {plural(info.n_features, 'feature')} × {plural(info.n_labels, 'label')}, "
         f"{size(info.nbytes)}",
-        f"  values    {info.nnz:,} ({info.density:.3%} of X; {info.nnz / max(1, info.n_rows):.1f} a row), "
-        f"{info.y_nnz / max(1, info.n_rows):.2f} labels a row",
+        f"  values    {info.nnz:,} ({info.density:.3%} of X; {info.nnz / max(1, info.n_rows):.1f} per row), "
+        f"{info.y_nnz / max(1, info.n_rows):.2f} labels per row",
     ]
     if info.n_unknown:
         entries = plural(info.n_unknown_entries, "entry", "entries")
-        lines.append(f"  unknown   {plural(info.n_unknown, 'label')} that the --like file did not have: {entries}")
+        lines.append(f"  unknown   {plural(info.n_unknown, 'label')} unknown to the --like dataset: {entries}")
     if info.n_unlabelled:
         lines.append(f"  unlabelled {plural(info.n_unlabelled, 'row')}: not used for training or evaluation")
     if info.source:
@@ -248,7 +248,9 @@ def format_info(info: DatasetInfo) -> str:
     for weight in info.shards:
         on = "on 1 rank: the shard" if weight.n_ranks == 1 else f"on {weight.n_ranks} ranks: a shard"
         nbytes = " to ".join(dict.fromkeys(map(size, weight.nbytes)))
-        lines.append(f"  {on} of {weight.split} has {_span(weight.rows)} rows, {_span(weight.nnz)} values, {nbytes}")
+        lines.append(
+            f"  {on} of {weight.split} has {_format_range(weight.rows)} rows, {_format_range(weight.nnz)} values, {nbytes}"
+        )
     order = np.argsort(-info.counts["all"], kind="stable")[:SHOWN_LABELS].tolist()
     names = [named(label_with_title(info.label_names[label], info.label_titles, label)) for label in order]
     width = max([5, *map(len, names)])
@@ -263,5 +265,5 @@ def format_info(info: DatasetInfo) -> str:
     return joined(lines)
 
 
-def _span(pair: tuple[int, int]) -> str:
+def _format_range(pair: tuple[int, int]) -> str:
     return f"{pair[0]:,}" if pair[0] == pair[1] else f"{pair[0]:,} to {pair[1]:,}"

@@ -46,7 +46,7 @@ def warn_of_leaks(
         return
     pairs = [
         (position, feature)
-        for position, feature in _suspects(comm, dataset, shard, labels[checked], n_positive)
+        for position, feature in _find_candidates(comm, dataset, shard, labels[checked], n_positive)
         if headings is None or not headings.hides(int(labels[checked[position]]), np.array([feature]))[0]
     ]
     leaks = []
@@ -91,7 +91,9 @@ def auc_of_feature(comm: mpi.Comm, shard: Shard, label: int, feature: int) -> fl
     return float(doubled / (2.0 * max(1, positives.size) * max(1, n_negative)))
 
 
-def _suspects(comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarray, n_positive: np.ndarray) -> list[tuple[int, int]]:
+def _find_candidates(
+    comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarray, n_positive: np.ndarray
+) -> list[tuple[int, int]]:
     """Return pairs of a label's position and a feature, the most extreme in the samples first. Collective over `comm`."""
     with mpi.agreed(comm, DOING):
         rows = shard.first_row + shard.rows

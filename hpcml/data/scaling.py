@@ -12,12 +12,13 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
-from hpcml import mpi, slices
+from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, feature_values, row_slices
 from hpcml.data.dataset import DataFile, names_of
 from hpcml.data.shard import Shard
 from hpcml.kernels import rows as kernels
 from hpcml.log import Log
+from hpcml.slices import StopCheck, never_stop
 
 CONSTANT = 1e-6  # smaller standard deviations, relative to the largest magnitude, may be float32 rounding
 WIDE = 100.0  # ratio of largest magnitudes above which training warns
@@ -25,7 +26,7 @@ COMMON = 0.01  # share of rows, and at least COMMON_ROWS rows, that a feature ne
 COMMON_ROWS = 10
 
 
-def feature_factors(comm: mpi.Comm, shard: Shard, scale: str, check_stop: slices.StopCheck = slices.never_stop) -> np.ndarray:
+def feature_factors(comm: mpi.Comm, shard: Shard, scale: str, check_stop: StopCheck = never_stop) -> np.ndarray:
     """Return the factor (n_features, float32) of each feature, 1 if unused. Raises as `check_stop`. Collective over `comm`."""
     none, values, sums = shard.rows[:0], np.zeros(0, np.float32), np.zeros((2, 0), np.int64)
     with mpi.node_first(comm):
@@ -49,7 +50,7 @@ def multiply_features(shard: Shard, factors: np.ndarray) -> Shard:
     return replace(shard, data=shard.data * factors[shard.indices], factors=factors)
 
 
-def scaled(comm: mpi.Comm, shard: Shard, scale: str | None, check_stop: slices.StopCheck = slices.never_stop) -> Shard:
+def scaled(comm: mpi.Comm, shard: Shard, scale: str | None, check_stop: StopCheck = never_stop) -> Shard:
     """Return the shard with scaled features (a copy of the values). Raises as `check_stop`. Collective over `comm`."""
     if scale in (None, "none"):
         return shard

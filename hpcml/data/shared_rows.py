@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from hpcml import mpi, slices
+from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.shard import Shard
 from hpcml.errors import file_error
 from hpcml.mpi.limits import bytes_of_process
 from hpcml.mpi.memory import OWN_BYTES, memory_per_rank, room_per_rank
 from hpcml.partition import offsets
+from hpcml.slices import StopCheck, never_stop
 
 _VALUE_BYTES = 8  # column and value
 
@@ -53,7 +54,7 @@ def private_bytes() -> int:
 
 
 def node_rows(
-    node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, check_stop: slices.StopCheck = slices.never_stop, fold: bool = True
+    node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, check_stop: StopCheck = never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
     """Return all rows for each rank of a node, on `comm`. Raises DataError, and as `check_stop`. Collective over `node`."""
     _, (n_values,) = mpi.exclusive_sum(node, [shard.nnz])
@@ -86,9 +87,9 @@ def node_rows(
 
 
 def own_rows(
-    comm: mpi.Comm, shard: Shard, bias: bool, needed: int, check_stop: slices.StopCheck = slices.never_stop, fold: bool = True
+    comm: mpi.Comm, shard: Shard, bias: bool, needed: int, check_stop: StopCheck = never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
-    """Return this rank's rows, in files if memory is short beside `needed` bytes. Raises DataError, and as `check_stop`. Collective
+    """Return this rank's rows, in files if memory is short (other data need `needed` bytes). Raises DataError, and as `check_stop`. Collective
     over `comm`.
     """
     n_values = shard.nnz + bias * shard.n_local

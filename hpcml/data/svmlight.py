@@ -103,13 +103,13 @@ def parse_slowly(block: bytes, zero_based: bool, wrong: dict[int, str]) -> Rows:
                 for text in token[0].split(b","):
                     label = number_of(text)
                     if label is None or not math.isfinite(label):
-                        raise ValueError(f"label {_shown(text)!r}, but expected numbers separated by commas")
+                        raise ValueError(f"label {_truncate(text)!r}, but expected numbers separated by commas")
                     labels.append(label)
                 labels[n_labels:] = array("d", sorted(labels[n_labels:]))
                 token = next(tokens, None)
             last = -1 if zero_based else 0
             while token is not None:
-                last, value = _pair(token[0], last, zero_based)
+                last, value = _parse_pair(token[0], last, zero_based)
                 data.append(value)
                 if data[-1]:
                     indices.append(last - (not zero_based))
@@ -126,26 +126,26 @@ def parse_slowly(block: bytes, zero_based: bool, wrong: dict[int, str]) -> Rows:
     return Rows(np.array(lengths), np.array(indices), np.array(data), np.array(label_lengths), np.array(labels), width)
 
 
-def _pair(token: bytes, last: int, zero_based: bool) -> tuple[int, float]:
+def _parse_pair(token: bytes, last: int, zero_based: bool) -> tuple[int, float]:
     """Return index and value of a token that follows index `last`. Raises ValueError with the reason."""
     index, colon, text = token.partition(b":")
     value = number_of(text) if colon and INDEX.fullmatch(index) else None
     if index == b"qid":
-        raise ValueError(f"{_shown(token)!r}: query ids are not supported; remove them")
+        raise ValueError(f"{_truncate(token)!r}: query ids are not supported; remove them")
     if value is None:
-        raise ValueError(f"{_shown(token)!r}, but expected index:value")
+        raise ValueError(f"{_truncate(token)!r}, but expected index:value")
     largest = MAX_INDEX + (not zero_based)
     number = int(index) if len(index) <= MAX_INDEX_LENGTH else -1 if index.startswith(b"-") else largest + 1
     if number == 0 and not zero_based:
         raise ValueError("index 0, but indices start at 1 (use --zero-based)")
     if number < 0:
-        raise ValueError(f"index {_shown(index)}, but indices are not negative")
+        raise ValueError(f"index {_truncate(index)}, but indices are not negative")
     if number <= last:
-        raise ValueError(f"index {_shown(index)} after {last}; sort the indices and remove duplicates")
+        raise ValueError(f"index {_truncate(index)} after {last}; sort the indices and remove duplicates")
     if number > largest:
-        raise ValueError(f"index {_shown(index)}, but expected at most {largest}")
+        raise ValueError(f"index {_truncate(index)}, but expected at most {largest}")
     if not abs(value) < BEYOND_FLOAT32:
-        raise ValueError(f"value {_shown(text)} of index {number}, but expected a finite number that float32 can hold")
+        raise ValueError(f"value {_truncate(text)} of index {number}, but expected a finite number that float32 can hold")
     return number, value
 
 
@@ -157,9 +157,9 @@ def number_of(text: str | bytes) -> float | None:
         return None
 
 
-def _shown(token: bytes) -> str:
-    shown = token[: MAX_SHOWN + 1].decode("ascii", "backslashreplace")
-    return shown if len(token) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
+def _truncate(token: bytes) -> str:
+    start = token[: MAX_SHOWN + 1].decode("ascii", "backslashreplace")
+    return start if len(token) <= MAX_SHOWN else f"{start[:MAX_SHOWN]}…"
 
 
 def lines_of_rows(text: np.ndarray) -> list[int]:
@@ -211,7 +211,7 @@ class TextRows(NamedTuple):
         return TextRows(first_row, ends, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32), ends, np.empty(0))
 
 
-class _Rejoined:
+class _JoinedStream:
     """A stream whose first bytes were already read, for a decompressor."""
 
     def __init__(self, head: bytes, rest: io.FileIO) -> None:
@@ -239,7 +239,7 @@ class LineReader:
         if head.startswith(HDF5_MAGIC):
             raise DataError(f"{self.name}: an HDF5 file, but expected svmlight text, plain or compressed")
         self.kind = detect_compression(head)
-        packed: Any = _Rejoined(head, self.raw)
+        packed: Any = _JoinedStream(head, self.raw)
         if self.kind and self.raw.seekable():
             packed = self.raw
             packed.seek(0)

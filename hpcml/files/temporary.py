@@ -24,16 +24,16 @@ _RANK_BYTES = 11  # of the suffix that ranks append for their own parts
 _HOST_BYTES = 32
 
 
-def _shortened(name: str, n_bytes: int) -> str:
+def _shorten(name: str, n_bytes: int) -> str:
     """Return the name, truncated to `n_bytes` bytes with a checksum if it is longer."""
     raw = os.fsencode(name)
     return name if len(raw) <= n_bytes else f"{os.fsdecode(raw[: n_bytes - 9])}~{zlib.crc32(raw):08x}"
 
 
 def _prefix(final: Path) -> str:
-    host = _shortened(socket.gethostname(), _HOST_BYTES)
+    host = _shorten(socket.gethostname(), _HOST_BYTES)
     rest = len(os.fsencode(f"..part-{host}-{'9' * 10}")) + _RANK_BYTES
-    return f".{_shortened(final.name, NAME_BYTES - rest)}.part-{host}-"
+    return f".{_shorten(final.name, NAME_BYTES - rest)}.part-{host}-"
 
 
 def temporary_name(final: Path) -> Path:
@@ -95,11 +95,11 @@ def remove_left(final: Path) -> None:
     with suppress(OSError):
         for path in final.parent.iterdir():
             pid = path.name.removeprefix(begin).partition("-")[0]
-            if path.name.startswith(begin) and pid.isdigit() and not _alive(final.with_name(begin + pid)):
+            if path.name.startswith(begin) and pid.isdigit() and not _has_live_writer(final.with_name(begin + pid)):
                 _remove(path)
 
 
-def _alive(temporary: Path) -> bool:
+def _has_live_writer(temporary: Path) -> bool:
     """Return whether the writer of a temporary file is alive or its state is unknown; False if the file is missing."""
     try:
         descriptor = os.open(temporary, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

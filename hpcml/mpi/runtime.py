@@ -57,13 +57,13 @@ def load() -> tuple[ModuleType, str]:
             not mpi4py.rc.initialize or os.environ.get("MPI4PY_RC_INITIALIZE") == "0"
         )  # which mpi4py itself reads only later
         if not is_disabled and "mpiabi" not in str(spec.origin):
-            _begin(library)
+            _start_mpi(library)
     from mpi4py import MPI
 
     return MPI, ""
 
 
-def _begin(library: ctypes.CDLL) -> None:
+def _start_mpi(library: ctypes.CDLL) -> None:
     name, provided = ctypes.create_string_buffer(8192), ctypes.c_int()
     library.MPI_Get_library_version(name, ctypes.byref(provided))
     is_mpich, is_connected = name.value.startswith(b"MPICH"), has_connection()
@@ -81,7 +81,7 @@ def _begin(library: ctypes.CDLL) -> None:
     # MPICH without PMIx does not start with these variables, for example of srun --mpi=pmix. `mpi.start` reads them later.
     has_pmix = not is_mpich or hasattr(library, "PMIx_Init")
     hidden = {key: os.environ.pop(key) for key in list(os.environ) if key.startswith("PMIX_") and not has_pmix}
-    _initialize(library, provided)
+    _call_init(library, provided)
     os.environ.update(hidden)
     if is_connected:  # commands that this process starts are not ranks
         os.set_inheritable(int(os.environ["PMI_FD"]), False)
@@ -120,7 +120,7 @@ def unname_shared_memory() -> None:
             Path(name).unlink(missing_ok=True)  # another rank may have unlinked it
 
 
-def _initialize(library: ctypes.CDLL, provided: ctypes.c_int) -> None:
+def _call_init(library: ctypes.CDLL, provided: ctypes.c_int) -> None:
     """Call MPI_Init_thread. If it ends the process or shared memory is full, end the job with a message."""
     is_running = False
 

@@ -43,7 +43,7 @@ def reading_checkpoint(path: Path) -> Iterator[h5py.File]:
         yield file
 
 
-def _rows(array: h5py.Dataset) -> Iterator[np.ndarray]:
+def _iterate_rows(array: h5py.Dataset) -> Iterator[np.ndarray]:
     """Yield the rows of a 2-d array, reading several at a time if they are short."""
     together = max(1, READ_BYTES // max(1, array.dtype.itemsize * array.shape[1]))
     for first in range(0, len(array), together):
@@ -108,12 +108,12 @@ class Checkpoints:
 
     def newest(self) -> Path | None:
         """Return the newest sound checkpoint, or None. Raises DataError if all are damaged. Collective."""
-        return mpi.run_on_root(self.comm, f"reading {self.folder}", self._newest)
+        return mpi.run_on_root(self.comm, f"reading {self.folder}", self._find_newest)
 
-    def _newest(self) -> Path | None:
+    def _find_newest(self) -> Path | None:
         present, sound, reason = self._generations(), None, ""
         for path in present:
-            if not (reason := self._damage(path)):
+            if not (reason := self._find_damage(path)):
                 sound = path
                 break
             self.log(f"warning: checkpoint {path.name} is damaged ({reason}); using an older one")
@@ -123,14 +123,14 @@ class Checkpoints:
             damaged.unlink()  # otherwise it would count as a generation
         return sound
 
-    def _damage(self, path: Path) -> str:
+    def _find_damage(self, path: Path) -> str:
         """Return why a file cannot be used (version, or a row that does not match its CRC), or ""."""
         try:
             with open_stamped(path, "checkpoint", "hpcml train") as file:
                 names: list[str] = []
                 file["crc"].visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
                 for name in names:
-                    for row, (values, crc) in enumerate(zip(_rows(file[name]), file[f"crc/{name}"][:], strict=True)):
+                    for row, (values, crc) in enumerate(zip(_iterate_rows(file[name]), file[f"crc/{name}"][:], strict=True)):
                         if zlib.crc32(values.data) != crc:
                             raise DataError(f"{path}: {name}, row {row}: the checksum is wrong")
         except (DataError, *DAMAGE) as error:

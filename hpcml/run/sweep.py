@@ -29,10 +29,10 @@ class Sweep:
 
     def write_csv(self, path: Path) -> None:
         """Write a row per run; unknown cells are empty, lists are `joined_names`. Raises DataError."""
-        write_table(path, [self.columns, *([_cell(value) for value in line] for line in self.lines)])
+        write_table(path, [self.columns, *([_csv_cell(value) for value in line] for line in self.lines)])
 
     def __str__(self) -> str:
-        return joined(table([self.columns, *([_shown(value) for value in line] for line in self.lines)]))
+        return joined(table([self.columns, *([_format_value(value) for value in line] for line in self.lines)]))
 
 
 def merge_sweep(
@@ -81,9 +81,9 @@ def _read_measures(run: Path) -> dict[str, float | None]:
     return {name: None if math.isnan(value) else value for name, value in values.items()}
 
 
-def _cell(value: object) -> object:
+def _csv_cell(value: object) -> object:
     return joined_names(map(str, value)) if isinstance(value, list) else "" if value is None else value
 
 
-def _shown(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(_cell(value)) or "-"
+def _format_value(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(_csv_cell(value)) or "-"
