@@ -89,9 +89,7 @@ def node_rows(
 def own_rows(
     comm: mpi.Comm, shard: Shard, bias: bool, needed: int, check_stop: StopCheck = never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
-    """Return this rank's rows, in files if memory is short (other data need `needed` bytes). Raises DataError, and as `check_stop`. Collective
-    over `comm`.
-    """
+    """Return this rank's rows, in files if memory, less `needed` bytes, is short. Raises DataError. Collective over `comm`."""
     n_values = shard.nnz + bias * shard.n_local
     if not mpi.agreed_any(comm, min(room_per_rank(comm), memory_per_rank(comm, OWN_BYTES) - needed) < _VALUE_BYTES * n_values):
         return compact_rows(comm, shard, bias, check_stop=check_stop, fold=fold)
