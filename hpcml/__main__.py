@@ -88,7 +88,7 @@ def run(tokens: list[str], guard: Guard) -> int:
         if failure is None:
             mpi.meet()
         else:
-            mpi.leave(failure, said=guard.rank == 0)
+            mpi.leave(failure, was_printed=guard.rank == 0)
     return code
 
 

@@ -21,7 +21,26 @@ if TYPE_CHECKING:
 
 
 class Dataset(dataset.DataFile):
-    """A read-only handle on a dataset file, of which opening reads sizes only; for a `with`."""
+    """A dataset file, opened read-only; use it in a `with`, or call `file.close()`.
+
+    Opening reads sizes only. The attributes `n_rows`, `n_features`, `n_labels` and `nnz` (values of X) are int; `label_names()` and
+    `split_names()` return lists of str; `split(name)` returns the sorted row numbers (int64) of a split.
+
+    Parameters
+    ----------
+    path : path
+        The dataset file.
+
+    Raises
+    ------
+    DataError
+        If the file is not a dataset of this format version, or is damaged.
+
+    Examples
+    --------
+    >>> with hpcml.Dataset("first.h5") as dataset:
+    ...     print(dataset.n_rows, dataset.split_names())
+    """
 
     @classmethod
     def from_sparse(
@@ -40,48 +59,57 @@ class Dataset(dataset.DataFile):
         log: Log | None = None,
         **options: Value,
     ) -> Dataset:
-        """Collective over `comm`. A dataset of matrices; each rank gives its own rows, in order.
+        """Create a dataset file from matrices; each rank passes its own rows, in rank order. Collective over `comm`.
 
         Parameters
         ----------
-        X : sparse matrix or array (rows × features)
-            Numbers that float32 holds.
-        Y : sparse matrix or array (rows × labels) of 0 and 1, or sequence
-            An entry of a sequence is a row's label (a name or a whole number), or a list of them;
-            None or "": nobody labelled the row.
+        X : sparse matrix or array (n_rows, n_features)
+            Numbers within the range of float32.
+        Y : sparse matrix or array (n_rows, n_labels) of 0 and 1, or sequence (n_rows)
+            An entry of a sequence is the row's label (a name or an integer), or a list of labels; None or "": an unlabelled row.
         path : path
-            The file to make.
+            The file to create.
         feature_names, label_names : sequence of str or None
-            The same on all ranks, of the columns of X and Y. Default: none; numbers from 0.
-        ids : sequence of str or None
-            The names of the rows.
-        splits : sequence of str, mapping or None
-            The split of each row, "" for none; or of each split this rank's rows (or a mask).
-        groups : sequence of str or None
-            The group of each row, "" for none. No split, fold or sample divides a group.
+            Names of the columns of X and Y, the same on all ranks. Default: none; columns are numbered from 0.
+        ids : sequence of str (n_rows) or None
+            Names of the rows.
+        splits : sequence of str (n_rows), mapping or None
+            The split of each row ("": none), or a mapping from splits to this rank's row numbers or masks.
+        groups : sequence of str (n_rows) or None
+            The group of each row ("": none). No split, fold or sample divides a group.
         comm : mpi4py communicator or None
-            The ranks that take part; None: this process alone.
+            The ranks that pass rows; None: this process alone.
         force : bool
             Replace the file if it exists.
-        log
-            Who hears the messages; by default the logger `hpcml`.
+        log : Log or None
+            Receiver of messages; default: the logger `hpcml`.
         **options
             `test_share`, `seed`, `like`, `new_labels`, `renamed`, `missing_as_zero`, `missing_columns_as_zero`, `empty_labels`.
+
+        Returns
+        -------
+        Dataset
+            The opened file.
 
         Raises
         ------
         ConfigError, DataError
-            If the options or the rows are invalid, or a file cannot be written.
+            If options or rows are invalid, or the file cannot be written.
+
+        Examples
+        --------
+        >>> X = scipy.sparse.random(100, 20, 0.3, format="csr", dtype="float32")
+        >>> hpcml.Dataset.from_sparse(X, ["spam", "ham"] * 50, "mail.h5", test_share=0.2)
         """
         from hpcml.conversion.from_memory import Matrices
-        from hpcml.conversion.from_memory import from_sparse as work
+        from hpcml.conversion.from_memory import from_sparse as convert
         from hpcml.conversion.options import ConvertOptions
         from hpcml.conversion.sources import SPARSE, options_class
 
         with python_session(comm, log) as session:
-            found = ConvertOptions(**vars(make_options(options_class(SPARSE), "convert npz", options)))
-            given = Matrices(X, Y, feature_names, label_names, ids, splits, groups)
-            work(session.comm, given, Path(path), found, force, session.log)
+            convert_options = ConvertOptions(**vars(make_options(options_class(SPARSE), "convert npz", options)))
+            matrices = Matrices(X, Y, feature_names, label_names, ids, splits, groups)
+            convert(session.comm, matrices, Path(path), convert_options, force, session.log)
             return cls(path)
 
     @classmethod
@@ -95,43 +123,53 @@ class Dataset(dataset.DataFile):
         log: Log | None = None,
         **options: Value,
     ) -> Dataset:
-        """Collective over `comm`. A dataset of a pandas frame; each rank gives its rows, in order.
+        """Create a dataset file from a pandas frame; each rank passes its own rows, in rank order. Collective over `comm`.
 
         Parameters
         ----------
-        frame : pandas.DataFrame
+        frame : pandas.DataFrame (n_rows, n_columns)
             Columns of texts or numbers, and of labels.
         path : path
-            The file to make.
+            The file to create.
         comm, force, log
-            As of `from_sparse`.
+            As in `from_sparse`.
         **options
-            Of `hpcml convert`: `text=["title", "abstract"]` or `features=["a", "b"]`, `labels=["topics"]`, `indicators`, `id`,
-            `split_column`, `label_separator`, `min_df`, `test_share` and others. A list in a column of labels is several labels.
+            Those of `hpcml convert`: `text=["title", "abstract"]` or `features=["a", "b"]`, `labels=["topics"]`, `indicators`,
+            `id`, `split_column`, `label_separator`, `min_df`, `test_share` and others. A list in a label column is several labels.
+
+        Returns
+        -------
+        Dataset
+            The opened file.
 
         Raises
         ------
         ConfigError, DataError
-            If the options or the rows are invalid, or a file cannot be written.
+            If options or rows are invalid, or the file cannot be written.
+
+        Examples
+        --------
+        >>> frame = pandas.read_csv("news.csv")
+        >>> hpcml.Dataset.from_frame(frame, "news.h5", text=["title", "body"], labels=["topics"])
         """
-        from hpcml.conversion.from_memory import from_frame as work
+        from hpcml.conversion.from_memory import from_frame as convert
         from hpcml.conversion.options import ConvertOptions
         from hpcml.conversion.sources import TABLE, options_class
 
         with python_session(comm, log) as session:
-            found = ConvertOptions(**vars(make_options(options_class(TABLE), "convert parquet", options)))
-            work(session.comm, frame, Path(path), found, force, session.log)
+            convert_options = ConvertOptions(**vars(make_options(options_class(TABLE), "convert parquet", options)))
+            convert(session.comm, frame, Path(path), convert_options, force, session.log)
             return cls(path)
 
     def matrix(self, split: str = "all", *, unlabelled: bool = False) -> sp.csr_matrix:
-        """Return the values of the rows of a split.
+        """Return the features of the rows of a split.
 
         Parameters
         ----------
         split : str
-            A split of the dataset, or all.
+            A split of the dataset, or "all".
         unlabelled : bool
-            Also the rows that nobody labelled, which `labels` leaves out.
+            Include unlabelled rows, which `labels` always excludes.
 
         Returns
         -------
@@ -141,7 +179,7 @@ class Dataset(dataset.DataFile):
         Raises
         ------
         ConfigError, DataError
-            If there is no such split, or the file is damaged.
+            If the split does not exist, or the file is damaged.
 
         Examples
         --------
@@ -158,7 +196,7 @@ class Dataset(dataset.DataFile):
         Parameters
         ----------
         split : str
-            A split of the dataset, or all.
+            A split of the dataset, or "all".
 
         Returns
         -------
@@ -168,7 +206,7 @@ class Dataset(dataset.DataFile):
         Raises
         ------
         ConfigError, DataError
-            If there is no such split, or the file is damaged.
+            If the split does not exist, or the file is damaged.
 
         Examples
         --------
@@ -182,6 +220,6 @@ class Dataset(dataset.DataFile):
         slab = slab_of(self, rows, 0, rows.size)
         verify(self, slab)
         csr = (slab.y_indptr, slab.y_indices, np.broadcast_to(np.float32(1), slab.y_indices.shape))
-        found = rows_of(csr, slab.rows, self.n_labels, dense=False)
+        labels = rows_of(csr, slab.rows, self.n_labels, dense=False)
         self.check_unchanged()
-        return found
+        return labels

@@ -1,10 +1,10 @@
-"""Modules of other packages that hpcml's program hardly ever needs, but that libraries import: they wait until they are used.
+"""Deferred import of modules that hpcml rarely needs but that its dependencies import.
 
-scikit-learn alone takes 1.4 s to import, of which 1.1 s are scipy.stats, pandas, all measures and all learners by neighbours. A
-module of DEFERRED is made empty, and filled when one of its names is asked for; its submodules can be imported without it. A
-package of ABSENT, which libraries import only to serve those who have it, is as if it were not installed.
+scikit-learn alone takes 1.4 s to import, of which 1.1 s are scipy.stats, pandas, all measures and all neighbour-based learners. A
+module of DEFERRED is created empty and executed when one of its names is requested; its submodules can be imported without it. A
+package of ABSENT, which libraries import only to support its users, appears to be not installed.
 
-Only the program does so (`hpcml.__main__`), never a process of somebody else that imports hpcml.
+Only the program does this (`hpcml.__main__`), never another process that imports hpcml.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ ABSENT = frozenset({"cffi", "pandas"})
 
 
 class _Deferred(ModuleType):
-    """A module that is empty yet: Python asks `__getattr__` for what it does not find."""
+    """A module that is not executed yet: Python calls `__getattr__` for missing names."""
 
     def __getattr__(self, name: str) -> Any:
         spec: ModuleSpec = self.__dict__["__spec__"]
         loader: Any = spec.loader
         with loader.lock:
             if type(self) is _Deferred:
-                object.__setattr__(self, "__class__", ModuleType)  # from here on, so that the module can look at itself
+                object.__setattr__(self, "__class__", ModuleType)  # before execution, so that the module can access its own names
                 spec.loader = self.__dict__["__loader__"] = loader.inner
                 try:
                     loader.inner.exec_module(self)
@@ -45,7 +45,7 @@ class _Deferred(ModuleType):
 
 
 class _Later(Loader):
-    """Lets a module's own loader fill it when it is used."""
+    """Defers a module's own loader until the module is used."""
 
     def __init__(self, inner: Loader) -> None:
         self.inner, self.lock = inner, threading.RLock()
@@ -58,11 +58,9 @@ class _Later(Loader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds what DEFERRED and ABSENT name."""
-
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname in ABSENT:
-            raise ModuleNotFoundError(f"{fullname} is not used here", name=fullname)
+            raise ModuleNotFoundError(f"{fullname} is not used by hpcml", name=fullname)
         spec = PathFinder.find_spec(fullname, path, target) if fullname in DEFERRED else None
         if spec is not None and spec.loader is not None:
             spec.loader = _Later(spec.loader)
@@ -70,5 +68,5 @@ class _Finder(MetaPathFinder):
 
 
 def defer() -> None:
-    """From now on, in this process, let modules of DEFERRED wait, and leave out those of ABSENT."""
+    """Defer modules of DEFERRED and hide those of ABSENT in this process from now on."""
     sys.meta_path.insert(0, _Finder())

@@ -1,4 +1,4 @@
-"""How options are declared and checked: a frozen dataclass gives flags, help and TOML keys."""
+"""Declaration and checks of options: a frozen dataclass defines flags, help and TOML keys."""
 
 from __future__ import annotations
 
@@ -18,28 +18,25 @@ from cyclopts import Parameter, Token
 from hpcml.errors import OptionError
 from hpcml.errors import flag_of as flag_of
 
-Several = Parameter(consume_multiple=True, negative="")  # an option with several values: --name A B, or --name A --name B
+Several = Parameter(consume_multiple=True, negative="")  # option with several values: --name A B, or --name A --name B
 Flag = Annotated[bool, Parameter(negative="")]
-PIECE = re.compile(r'\s*"((?:[^"]|"")*)"\s*,|([^,]*),')  # of a record of CSV: a name in quotes, or another
-Value = str | float | Path | Sequence[str] | Sequence[float] | None  # of an option, as a function for Python is given it
+PIECE = re.compile(r'\s*"((?:[^"]|"")*)"\s*,|([^,]*),')  # a name in a CSV record, with or without quotes
+Value = str | float | Path | Sequence[str] | Sequence[float] | None  # type of an option in Python functions
 
-LARGEST = 2**63  # whole numbers are below it
+LARGEST = 2**63  # upper bound of integers
 
-# Options that may differ between a run and its continuation, because they never change the result.
+# Options that never change the result, and so may differ between a run and its continuation.
 FREE = frozenset({"checkpoint_every", "time_limit", "profile"})
 
 
 def split_record(text: str, strip: bool = False) -> list[str]:
-    """Return the names in a record of CSV, such as `a,"b, c"`.
-
-    Names without quotes keep their blanks, and empty ones are left out. With `strip` it is the other way round.
-    """
+    """Return the names in a CSV record: unquoted names keep blanks, empty ones are omitted; the reverse with `strip`."""
     names = []
-    for found in PIECE.finditer(f"{text},"):
-        if found[1] is not None:
-            names.append(found[1].replace('""', '"'))
-        elif strip or found[2].strip():
-            names.append(found[2].strip() if strip else found[2])
+    for match in PIECE.finditer(f"{text},"):
+        if match[1] is not None:
+            names.append(match[1].replace('""', '"'))
+        elif strip or match[2].strip():
+            names.append(match[2].strip() if strip else match[2])
     return names
 
 
@@ -49,8 +46,7 @@ def quoted_name(name: str) -> str:
     return name if is_bare else '"' + name.replace('"', '""') + '"'
 
 
-def one_name(text: str) -> str:
-    """Return a name that may stand in quotes."""
+def unquote_name(text: str) -> str:
     names = split_record(text)
     return names[0] if len(names) == 1 and text.lstrip().startswith('"') else text
 
@@ -62,48 +58,47 @@ def _names(strip: bool) -> Parameter:
     return Parameter(consume_multiple=True, negative="", converter=read)
 
 
-# Names of columns and of fields are given by records of CSV: a name in quotes may hold commas, and blanks around it.
-Name, Names, FieldNames = Parameter(converter=lambda _kind, tokens: one_name(tokens[0].value)), _names(False), _names(True)
+# Names of columns and fields are CSV records: a quoted name may contain commas and surrounding blanks.
+Name, Names, FieldNames = Parameter(converter=lambda _kind, tokens: unquote_name(tokens[0].value)), _names(False), _names(True)
 
 
 @cache
 def _classes_in(file: str) -> dict[str, ast.ClassDef]:
-    """Return the classes of a source file by their names."""
     tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 
 
 def texts_behind(kind: type) -> dict[str, str]:
-    """The texts behind the fields of a class, each in one line."""
-    found = {}
+    """Return the field docstrings of a class, each in one line."""
+    docs = {}
     for line, text in pairwise(_classes_in(inspect.getfile(kind))[kind.__name__].body):
         if isinstance(line, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-            found[ast.unparse(line.target)] = " ".join(str(text.value.value).split())
-    return found
+            docs[ast.unparse(line.target)] = " ".join(str(text.value.value).split())
+    return docs
 
 
 @cache
 def help_of(kind: type) -> dict[str, str]:
-    """The help of each option of a dataclass, in one line."""
-    found: dict[str, str] = {}
+    """Return the help of each option of a dataclass, in one line."""
+    docs: dict[str, str] = {}
     for each in reversed(kind.__mro__):
-        found |= texts_behind(each) if "__dataclass_fields__" in vars(each) else {}
-    return {option.name: found[option.name] for option in fields(kind)}
+        docs |= texts_behind(each) if "__dataclass_fields__" in vars(each) else {}
+    return {option.name: docs[option.name] for option in fields(kind)}
 
 
 def default_of(option: Field) -> object:
-    """The value of an option that nobody gives; MISSING if it must be given."""
+    """Return the default of an option; MISSING if it is required."""
     return option.default if option.default_factory is MISSING else option.default_factory()
 
 
 class Range:
-    """Rule of an option: its least and its largest value, both allowed. An option that is a tuple has it for each value."""
+    """Rule: inclusive bounds of an option's value, or of each value of a tuple."""
 
     def __init__(self, low: float, high: float = math.inf) -> None:
         self.low, self.high = low, high
 
     def find_fault(self, value: float) -> str:
-        """Return what was expected instead of this value; "" if it is allowed."""
+        """Return what was expected; "" if the value is allowed."""
         if self.low <= value <= self.high and value < math.inf:
             return ""
         if not math.isfinite(value):
@@ -112,10 +107,9 @@ class Range:
 
 
 class Between(Range):
-    """Rule of an option: bounds of its value that are not allowed themselves."""
+    """Rule: exclusive bounds of an option's value."""
 
     def find_fault(self, value: float) -> str:
-        """Return what was expected instead of this value; "" if it is allowed."""
         if self.low < value < self.high:
             return ""
         high = f" and {self.high:g}" if math.isfinite(self.high) else ""
@@ -128,37 +122,36 @@ Seconds = Annotated[float | None, Between(0)]
 
 
 class Or:
-    """Other types of an option, by their names, that a function for Python also takes."""
+    """Further types of an option, by name, that Python functions accept."""
 
     def __init__(self, *types: str) -> None:
         self.types = types
 
 
 class Only:
-    """Rule of an option: it has no effect unless one of these options is given, or on inputs of other kinds."""
+    """Rule: an option has no effect unless one of these options is set, or the input is of one of these kinds."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
 
 
 class NotWith(Only):
-    """Rule of an option: it has no effect if one of these options is given."""
+    """Rule: an option has no effect if one of these options is set."""
 
 
 def iterate_types(hint: Any) -> Iterator[Any]:
-    """Yield the types that a value may have, or each of several values."""
     inner = () if get_origin(hint) is Literal else get_args(hint)
     for each in inner or (hint,):
         yield from iterate_types(each) if inner else (each,)
 
 
 def check_rules(options: Any, *inputs: str) -> None:
-    """Raise OptionError for an option that breaks a rule of its annotation; `inputs`: kinds of the inputs, if known."""
+    """Raise OptionError for an option that violates a rule of its annotation; `inputs`: kinds of the inputs, if known."""
     check_sizes(options)
     values = {option.name: getattr(options, option.name) for option in fields(options)}
     hints = get_type_hints(type(options), include_extras=True)
     defaults = {option.name: default_of(option) for option in fields(options)}
-    given = {name for name, value in values.items() if defaults[name] is not MISSING and value != defaults[name]}
+    set_options = {name for name, value in values.items() if defaults[name] is not MISSING and value != defaults[name]}
     for name, value in values.items():
         parts = value if isinstance(value, tuple) else (value,)
         choices = [each for kind in iterate_types(hints[name]) if get_origin(kind) is Literal for each in get_args(kind)]
@@ -169,12 +162,12 @@ def check_rules(options: Any, *inputs: str) -> None:
             for part in parts if isinstance(rule, Range) else ():
                 if part is not None and (fault := rule.find_fault(part)):
                     raise OptionError(name, part, fault)
-            if not isinstance(rule, Only) or name not in given:
+            if not isinstance(rule, Only) or name not in set_options:
                 continue
-            there = [other for other in rule.names if other in given or other in inputs]
-            if isinstance(rule, NotWith) and there:
-                raise OptionError(name, value, "has no effect with", *there)
-            if isinstance(rule, NotWith) or there:
+            present = [other for other in rule.names if other in set_options or other in inputs]
+            if isinstance(rule, NotWith) and present:
+                raise OptionError(name, value, "has no effect with", *present)
+            if isinstance(rule, NotWith) or present:
                 continue
             if values.keys() & set(rule.names):
                 raise OptionError(name, value, "has no effect without", *rule.names)
@@ -183,18 +176,18 @@ def check_rules(options: Any, *inputs: str) -> None:
 
 
 def check_sizes(options: Any) -> None:
-    """Raise OptionError for a whole number that is larger than any option takes, also in options that are a dataclass."""
+    """Raise OptionError for an integer beyond all ranges, also in nested dataclasses."""
     for option in fields(options):
         value = getattr(options, option.name)
         if is_dataclass(value):
             check_sizes(value)
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, int) and abs(each) >= LARGEST:
-                raise OptionError(option.name, f"({each.bit_length()} bits)", "expected a whole number below 2**63")
+                raise OptionError(option.name, f"({each.bit_length()} bits)", "expected an integer below 2**63")
 
 
 def parse_part(text: str) -> tuple[int, int]:
-    """K and N of "K/N", the K-th of N parts. Raises ConfigError unless 1 ≤ K ≤ N."""
+    """Return K and N of "K/N", the K-th of N parts. Raises OptionError unless 1 ≤ K ≤ N."""
     part, slash, parts = text.partition("/")
     if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
         raise OptionError("label_part", text, "expected K/N, the K-th of N parts, as in 1/8")

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 
 def offsets(counts: ArrayLike) -> np.ndarray:
-    """The beginnings of consecutive parts of so many items, and the end (n + 1, int64)."""
+    """Return the begins of consecutive parts with these counts, and the end (n + 1, int64)."""
     counts = np.asarray(counts)
     bounds = np.zeros(counts.size + 1, dtype=np.int64)
     np.cumsum(counts, dtype=np.int64, out=bounds[1:])
@@ -17,21 +17,17 @@ def offsets(counts: ArrayLike) -> np.ndarray:
 
 
 def even_bounds(n: int, n_parts: int) -> np.ndarray:
-    """Bounds (n_parts + 1, int64) of ranges of 0..n whose sizes differ by at most one."""
+    """Return bounds (n_parts + 1, int64) of ranges of 0..n whose sizes differ by at most one."""
     return np.array([part * n // n_parts for part in range(n_parts + 1)], dtype=np.int64)
 
 
 def share_of(n: int, rank: int, n_ranks: int) -> tuple[int, int]:
-    """Return begin and end of the part of 0..n that a rank has of an even division."""
+    """Return begin and end of a rank's part in an even division of 0..n."""
     return rank * n // n_ranks, (rank + 1) * n // n_ranks
 
 
 def bounds_by_weight(cumulative: np.ndarray, n_parts: int) -> np.ndarray:
-    """Boundaries (n_parts + 1, int64) of contiguous ranges of items with about equal weight.
-
-    `cumulative` (n + 1) is the running sum of the items' weights, starting at any value; it may be a memory map, of which only a
-    few pages are touched. With no weight at all the items are shared out evenly by count.
-    """
+    """Return bounds (n_parts + 1) of ranges of about equal weight, from running sums (n + 1), of which few pages are read."""
     n = len(cumulative) - 1
     first, last = int(cumulative[0]), int(cumulative[n])
     if n == 0 or last == first:
@@ -43,13 +39,13 @@ def bounds_by_weight(cumulative: np.ndarray, n_parts: int) -> np.ndarray:
 
 
 def bounds_in_items(sizes: Sequence[int], n_parts: int) -> list[list[int]]:
-    """Return, for each of consecutive items of these sizes, the bounds (n_parts + 1) in it of an even division of all."""
+    """Return, for each of consecutive items of these sizes, its bounds (n_parts + 1) in an even division of all."""
     bounds, begins = even_bounds(sum(sizes), n_parts), offsets(sizes)[:-1]
     return np.clip(bounds - begins[:, None], 0, np.reshape(sizes, (-1, 1))).tolist()
 
 
 def entries_of(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of entries of each of these rows of a CSR matrix, and the places of all of them, row after row."""
+    """Return the number of entries of each of these rows of a CSR matrix, and the positions of all entries, row after row."""
     sizes = indptr[rows + 1] - indptr[rows]
     ends = offsets(sizes)
     return sizes, np.arange(ends[-1]) + np.repeat(indptr[rows] - ends[:-1], sizes)

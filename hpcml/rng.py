@@ -1,4 +1,4 @@
-"""Counter-based randomness: a pure function of (seed, purpose, global index), never of the rank."""
+"""Counter-based random numbers: a pure function of (seed, purpose, global index), never of the rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _mix(x: np.ndarray) -> np.ndarray:
 
 
 def bits(seed: int, purpose: str, index: np.ndarray) -> np.ndarray:
-    """64 random bits (uint64, same shape as `index`) for each global index."""
+    """Return 64 random bits (uint64, shape of `index`) for each global index."""
     digest = hashlib.sha256(f"{seed}:{purpose}".encode()).digest()
     key = np.frombuffer(digest[:8], dtype="<u8").astype(np.uint64)[0]
     with np.errstate(over="ignore"):
@@ -26,5 +26,5 @@ def bits(seed: int, purpose: str, index: np.ndarray) -> np.ndarray:
 
 
 def uniform(seed: int, purpose: str, index: np.ndarray) -> np.ndarray:
-    """Uniform float64 in [0, 1), same shape as `index`, for each global index."""
+    """Return uniform float64 in [0, 1), shape of `index`, for each global index."""
     return (bits(seed, purpose, index) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,8 +1,8 @@
-"""Matrices and labels of a caller: checked before compiled code reads them, and never written to.
+"""Checks of matrices and labels that a caller passes, before compiled code reads them.
 
-Neither SciPy's compiled code nor our kernels check indices. An index outside the matrix reads or writes other memory of
-the process, and SciPy sorts some matrices in place. Every function that takes a matrix from a caller therefore works on
-`sound_csr(matrix, name)`, a new object that shares the caller's arrays.
+Neither SciPy's compiled code nor our kernels check indices: an index outside the matrix reads or writes other memory of the
+process. SciPy also sorts some matrices in place. Every function that takes a matrix from a caller therefore works on
+`sound_csr(matrix, name)`, a new object that shares the caller's arrays, which are never written to.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ import numpy as np
 
 from hpcml.errors import MatrixError
 
-BLOCK = 1 << 22  # entries looked at at a time
-LABEL_SETS = (list, tuple, set, frozenset)  # types that hold the names of a row's labels
+BLOCK = 1 << 22  # entries checked at a time
+LABEL_SETS = (list, tuple, set, frozenset)  # types of a row's collection of labels
 
 
 def sound_csr(matrix: Any, name: str) -> Any:
-    """Return a sparse matrix as CSR, with its arrays or, where they do not suit, copies; return anything else as it is.
-
-    Raises MatrixError for indices out of range, and arrays of wrong lengths or types.
-    """
-    import scipy.sparse as sp  # here, because it takes long and most conversions need only `find_outside`
+    """Return a checked sparse matrix as CSR, sharing its arrays if possible; return others unchanged. Raises MatrixError."""
+    import scipy.sparse as sp  # slow to import, and most conversions do not need it
 
     if not sp.issparse(matrix):
         return matrix
@@ -34,7 +31,9 @@ def sound_csr(matrix: Any, name: str) -> Any:
         _check_compressed(name, matrix, "column", n_columns, n_rows)
     try:
         if kind == "coo":
-            matrix = sp.coo_matrix((matrix.data, (matrix.row, matrix.col)), matrix.shape)  # a new one, whose indices SciPy checks
+            matrix = sp.coo_matrix(
+                (matrix.data, (matrix.row, matrix.col)), matrix.shape
+            )  # SciPy checks the indices of the new matrix
         elif kind == "bsr":
             matrix = matrix.tocoo(copy=False)  # likewise
         matrix = matrix if kind == "csr" else matrix.tocsr()
@@ -43,47 +42,43 @@ def sound_csr(matrix: Any, name: str) -> Any:
     indptr, indices = _check_compressed(name, matrix, "row", n_rows, n_columns)
     if indices.size >= 2**31 or indices.dtype not in (np.int32, np.int64):
         indices = indices.astype(np.int32 if max(indices.size, n_columns) < 2**31 else np.int64, copy=False)
-    found = sp.csr_matrix((n_rows, n_columns))
-    found.data, found.indices = np.ascontiguousarray(matrix.data)[: indices.size], np.ascontiguousarray(indices)
-    found.indptr = np.ascontiguousarray(indptr, indices.dtype)
-    return found
+    checked = sp.csr_matrix((n_rows, n_columns))
+    checked.data, checked.indices = np.ascontiguousarray(matrix.data)[: indices.size], np.ascontiguousarray(indices)
+    checked.indptr = np.ascontiguousarray(indptr, indices.dtype)
+    return checked
 
 
 def canonical(X: Any) -> Any:
-    """Return a CSR matrix with ascending columns, each at most once in a row: itself or, if it is not so, a copy.
-
-    Raises MatrixError if values of one column add up to no finite number.
-    """
+    """Return a CSR matrix with sorted columns and no duplicates: `X` itself or a copy. Raises MatrixError if a sum overflows."""
     if X.has_canonical_format:
         return X
     X = X.copy()
     X.sum_duplicates()
     if not np.isfinite(X.data).all():
-        raise MatrixError(f"X: a row has a feature twice, and the sum of its values is more than {X.dtype} can hold")
+        raise MatrixError(f"X: a row has a feature twice, and the sum of its values exceeds {X.dtype}")
     return X
 
 
 def sound_labels(y: Any, name: str = "y") -> Any:
-    """Return labels as they are, sparse ones as by `sound_csr`. Raises MatrixError if a label is missing, or some are texts."""
+    """Return labels unchanged, sparse ones as by `sound_csr`. Raises MatrixError for missing labels and for mixed types."""
     import scipy.sparse as sp
 
     if sp.issparse(y):
         return sound_csr(y, name)
     kind = getattr(y, "dtype", None)
-    if y is None or (isinstance(kind, np.dtype) and kind.kind != "O"):  # NaN among floats is found by scikit-learn
+    if y is None or (isinstance(kind, np.dtype) and kind.kind != "O"):  # scikit-learn checks floats for NaN
         return y
     rows = y if isinstance(y, (list, tuple)) else np.asarray(y, dtype=object).tolist()
     for row, value in enumerate(rows if isinstance(rows, Sequence) else ()):
         for each in value if isinstance(value, LABEL_SETS) else (value,):
             if is_missing(each):
-                raise MatrixError(f"{name}[{row}] is {each}, but expected a label; leave rows without a label out")
+                raise MatrixError(f"{name}[{row}] is {each}, but expected a label; remove rows without a label")
         if isinstance(value, str) != isinstance(rows[0], str):
-            raise MatrixError(f"{name}[0] is {rows[0]!r}, but {name}[{row}] is {value!r}; expected only texts, or only numbers")
+            raise MatrixError(f"{name}[0] is {rows[0]!r}, but {name}[{row}] is {value!r}; expected only strings, or only numbers")
     return y
 
 
 def is_missing(value: object) -> bool:
-    """Return whether a value is None, NaN, or pandas' NA or NaT (pandas may not be installed)."""
     return (
         value is None
         or type(value).__name__ in ("NAType", "NaTType")
@@ -92,45 +87,40 @@ def is_missing(value: object) -> bool:
 
 
 def find_outside(indices: np.ndarray, size: int) -> int:
-    """Return the place of the first index that is not one of 0 to size − 1; −1 if there is none."""
-    unsigned = indices.view(indices.dtype.str.replace("i", "u"))  # where a negative one is huge: one pass instead of two
+    """Return the position of the first index that is not in 0 to size − 1; −1 if there is none."""
+    unsigned = indices.view(indices.dtype.str.replace("i", "u"))  # a negative index becomes huge: one pass instead of two
     if not indices.size or int(unsigned.max()) < size:
         return -1
     return int(np.argmax((indices < 0) | (indices >= size)))
 
 
 def find_fall(indptr: np.ndarray) -> int:
-    """Return the first row that ends before it begins; −1 if there is none."""
-    falls = indptr[1:] < indptr[:-1]  # not the differences, which may not fit the type
+    """Return the first row whose end precedes its begin; −1 if there is none."""
+    falls = indptr[1:] < indptr[:-1]  # differences could overflow
     return int(np.argmax(falls)) if falls.any() else -1
 
 
 def unordered(indptr: np.ndarray, indices: np.ndarray, first: int = 0) -> int:
-    """The place of the first entry that is not above the one before it in its row, or -1.
-
-    `indices` are entries `first` to `first + indices.size` of the matrix, and none is negative.
-    """
+    """Return the position of the first entry (`indices` begin at entry `first`) not above the previous one of its row; −1: none."""
     for begin in range(0, indices.size, BLOCK):
-        some = indices[begin : begin + BLOCK + 1]
-        starts = np.flatnonzero(some[1:] <= some[:-1]) + first + begin + 1  # only a new row may begin there
+        block = indices[begin : begin + BLOCK + 1]
+        starts = np.flatnonzero(block[1:] <= block[:-1]) + first + begin + 1  # only a new row may begin at these entries
         wrong = indptr[np.searchsorted(indptr, starts)] != starts
         if wrong.any():
             return int(starts[np.argmax(wrong)])
     return -1
 
 
-def row_of(indptr: np.ndarray, place: int) -> int:
-    """The row in which an entry is."""
-    return int(np.searchsorted(indptr, place, side="right")) - 1
+def row_of(indptr: np.ndarray, entry: int) -> int:
+    return int(np.searchsorted(indptr, entry, side="right")) - 1
 
 
 def _check_compressed(name: str, matrix: Any, line: str, n_lines: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sound indptr and indices of a CSR or CSC matrix. Raises MatrixError."""
     indptr, indices = (np.asarray(getattr(matrix, part)) for part in ("indptr", "indices"))
     for part, array in (("indptr", indptr), ("indices", indices)):
         if array.ndim != 1 or array.dtype.kind not in "iu":
             kind = f"{name}: {part} has the shape {array.shape} and the type {array.dtype}"
-            raise MatrixError(f"{kind}, but expected whole numbers in a row")
+            raise MatrixError(f"{kind}, but expected a 1-d array of integers")
     if indptr.size != n_lines + 1:
         raise MatrixError(f"{name}: indptr has {indptr.size} numbers, but expected {n_lines + 1}")
     if np.ndim(matrix.data) != 1:
@@ -144,7 +134,7 @@ def _check_compressed(name: str, matrix: Any, line: str, n_lines: int, size: int
     if indptr[-1] > indices.size:
         raise MatrixError(f"{name}: indptr ends with {indptr[-1]}, but there are {indices.size} values")
     indices = indices[: indptr[-1]]
-    if (place := find_outside(indices, size)) >= 0:
-        number = int(np.searchsorted(indptr, place, side="right"))
-        raise MatrixError(f"{name}: {line} {number}: index {indices[place]}, but expected 0 to {size - 1}")
+    if (position := find_outside(indices, size)) >= 0:
+        number = int(np.searchsorted(indptr, position, side="right"))
+        raise MatrixError(f"{name}: {line} {number}: index {indices[position]}, but expected 0 to {size - 1}")
     return indptr, indices

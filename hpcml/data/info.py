@@ -1,4 +1,4 @@
-"""The contents of a dataset, the memory of a shard of it, and whether every row is sound."""
+"""Description of a dataset: contents, memory of its shards, and a check of every row."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from hpcml.files.untrusted import attributes, text_of
 from hpcml.log import joined, label_with_title, named, plural, size
 from hpcml.partition import bounds_by_weight, share_of
 
-SHOWN_LABELS = 40
+SHOWN_LABELS = 40  # labels in the report; the others are counted
 
 
 @dataclass
 class ShardWeight:
-    """The smallest and the largest shard of `split` on `n_ranks` ranks."""
-
     n_ranks: int
     split: str
     rows: tuple[int, int]
@@ -34,8 +32,6 @@ class ShardWeight:
 
 @dataclass
 class DatasetInfo:
-    """Sizes, splits, rows per label (`counts`: for "all" and each split), weights of shards."""
-
     path: Path
     n_rows: int
     n_features: int
@@ -51,24 +47,20 @@ class DatasetInfo:
     shards: list[ShardWeight]
     checked: bool
     label_titles: list[str] | None = None
-    n_groups: int = 0  # of rows, which no split divides; 0: rows have no groups
-    n_unknown: int = 0  # labels that the dataset which this one was made like does not have
+    n_groups: int = 0  # groups of rows, which no split divides; 0: rows have no groups
+    n_unknown: int = 0  # labels that the --like dataset does not have
     n_unknown_entries: int = 0  # pairs of a row and an unknown label
     n_unlabelled: int = 0
-    n_skipped: int = 0  # bad records of the input
-    made_by: str = ""  # the version of hpcml
+    n_skipped: int = 0  # invalid records of the input
+    made_by: str = ""  # version of hpcml
 
     @property
     def density(self) -> float:
-        """The share of X that is stored."""
         return self.nnz / max(1, self.n_rows * self.n_features)
 
 
 def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> DatasetInfo:
-    """Collective over `comm`. Describe a dataset; with `check` every rank checks some rows.
-
-    Raises DataError that names what is wrong.
-    """
+    """Describe a dataset; with `check`, every rank checks a part of the rows. Raises DataError. Collective over `comm`."""
     dataset = None
     with mpi.agreed(comm, f"reading {path}"):
         dataset = DataFile(path)
@@ -78,11 +70,11 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
             with mpi.agreed(comm, f"reading {path}"):
                 for name in dataset.checked_arrays():
                     dataset.verify(name, *share_of(dataset.file[name].shape[0], comm.rank, comm.size))
-        counts = _label_counts(comm, dataset)
+        counts = _count_labels(comm, dataset)
         with mpi.agreed(comm, f"reading {path}"), readable(path, "hpcml convert", "dataset"):
             text = attributes(dataset.file["text"]) if "text" in dataset.file else {}
             text |= {"headings": True} if dataset.has_headings else {}
-            found = DatasetInfo(
+            description = DatasetInfo(
                 path=Path(path),
                 n_rows=dataset.n_rows,
                 n_features=dataset.n_features,
@@ -96,7 +88,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 label_titles=dataset.label_titles(),
                 splits={name: dataset.split(name).size for name in dataset.split_names()},
                 counts=counts,
-                shards=[_weigh(dataset, number) for number in ranks],
+                shards=[_measure_shards(dataset, number) for number in ranks],
                 checked=check,
                 n_groups=int(np.unique(dataset.map("row_groups")).size) if dataset.has_groups else 0,
                 n_unknown=dataset.n_unknown,
@@ -105,25 +97,27 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 made_by=text_of(dataset.file, MADE_BY) if MADE_BY in dataset.file.attrs else "",
                 n_unknown_entries=int(dataset.file[f"{UNKNOWN}/indices"].shape[0]) if dataset.n_unknown else 0,
             )
-    return found
+    return description
 
 
 def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
-    """Collective over `comm`. Raise DataError unless matrices, names and splits are sound."""
+    """Raise DataError unless matrices, names and splits are sound. Collective over `comm`."""
     for name, n_columns in dataset.matrices.items():
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             begin, end = share_of(dataset.n_rows, comm.rank, comm.size)
             indptr, nnz = dataset.map(f"{name}/indptr"), dataset.file[f"{name}/indices"].shape[0]
             if begin == 0 and indptr[0] != 0:
-                raise dataset.bad(f"{name}/indptr: begins with {indptr[0]}, but expected 0", "the file")
+                raise dataset.damage_error(f"{name}/indptr: begins with {indptr[0]}, but expected 0", "the file")
             for first in range(begin, end, BLOCK):
-                some = indptr[first : min(first + BLOCK, end) + 1]
-                falls = np.flatnonzero(some[1:] < some[:-1])  # differences may be beyond int64
+                block = indptr[first : min(first + BLOCK, end) + 1]
+                falls = np.flatnonzero(block[1:] < block[:-1])  # differences could overflow
                 if falls.size:
                     row = first + int(falls[0])
-                    raise dataset.bad(f"{name}/indptr: row {row}: falls from {indptr[row]} to {indptr[row + 1]}", "the file")
+                    raise dataset.damage_error(
+                        f"{name}/indptr: row {row}: falls from {indptr[row]} to {indptr[row + 1]}", "the file"
+                    )
             if end == dataset.n_rows and indptr[end] != nnz:
-                raise dataset.bad(f"{name}/indptr: ends with {indptr[end]}, but there are {nnz} entries", "the file")
+                raise dataset.damage_error(f"{name}/indptr: ends with {indptr[end]}, but there are {nnz} entries", "the file")
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             bounds = bounds_by_weight(indptr, comm.size)
             begin, end = int(bounds[comm.rank]), int(bounds[comm.rank + 1])
@@ -142,7 +136,7 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
         if comm.rank == 0:
             dataset.label_names()
             dataset.unknown_names()
-            # no two features have one name: by 8 bytes of digest, for there may be many
+            # Feature names are unique: compare 8-byte digests, because there may be many names.
             digests = np.empty(dataset.n_features if "feature_names" in dataset.file else 0, dtype=np.uint64)
             for first in range(0, digests.size, NAME_CHUNK):
                 names = dataset.strings("feature_names", first, first + NAME_CHUNK) or []
@@ -151,9 +145,11 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
             order = np.argsort(digests, kind="stable")
             same = np.flatnonzero(digests[order[1:]] == digests[order[:-1]])
             for number, other in zip(order[same].tolist(), order[same + 1].tolist(), strict=True):
-                (name,), (another,) = (dataset.strings("feature_names", place, place + 1) or [""] for place in (number, other))
+                (name,), (another,) = (
+                    dataset.strings("feature_names", position, position + 1) or [""] for position in (number, other)
+                )
                 if name == another:
-                    raise dataset.bad(f"feature_names: features {number} and {other} have the name {name!r}", "the file")
+                    raise dataset.damage_error(f"feature_names: features {number} and {other} have the name {name!r}", "the file")
     for name in dataset.split_names():
         with mpi.agreed(comm, f"checking split {name} of {dataset.path}"):
             _check_split(dataset, f"splits/{name}", *share_of(dataset.split(name).size, comm.rank, comm.size))
@@ -163,42 +159,39 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
             rows, indptr = dataset.map(UNLABELLED), dataset.map("Y/indptr")
             rows = rows[(rows >= 0) & (rows < dataset.n_rows)]
             if (with_labels := indptr[rows + 1] > indptr[rows]).any():
-                raise dataset.bad(f"{UNLABELLED}: row {rows[np.argmax(with_labels)]} has a label", "the file")
+                raise dataset.damage_error(f"{UNLABELLED}: row {rows[np.argmax(with_labels)]} has a label", "the file")
 
 
 def _check_rows(dataset: DataFile, name: str, n_columns: int, begin: int, end: int) -> None:
-    """Raise DataError unless columns are sorted, unique and in range, and values finite, in rows begin..end."""
     indptr = np.array(dataset.map(f"{name}/indptr", begin, end + 1))
     first, last = int(indptr[0]), int(indptr[-1])
     indices, data = (dataset.map(f"{name}/{part}", first, last) for part in ("indices", "data"))
-    endless = ~np.isfinite(data)
-    for part, values, place, what in (
+    infinite = ~np.isfinite(data)
+    for part, values, position, problem in (
         ("indices", indices, find_outside(indices, n_columns), f"is not one of the columns 0 to {n_columns - 1}"),
         ("indices", indices, unordered(indptr - first, indices), "is not above the one before it"),
-        ("data", data, int(np.argmax(endless)) if endless.any() else -1, "is not a finite number"),
+        ("data", data, int(np.argmax(infinite)) if infinite.any() else -1, "is not a finite number"),
     ):
-        if place >= 0:
-            row = begin + row_of(indptr, first + place)
-            raise dataset.bad(f"{name}/{part}: row {row}: {values[place]} {what}", "the file")
+        if position >= 0:
+            row = begin + row_of(indptr, first + position)
+            raise dataset.damage_error(f"{name}/{part}: row {row}: {values[position]} {problem}", "the file")
 
 
 def _check_split(dataset: DataFile, name: str, begin: int, end: int) -> None:
-    """Raise DataError unless entries begin..end of a list of rows are rows, each above the one before."""
     if begin == end:
         return
-    some = dataset.map(name)[max(0, begin - 1) : end]
-    before = -1 if begin == 0 else some[0] - 1
-    for bad, what in (
-        ((some < 0) | (some >= dataset.n_rows), f"is not one of the rows 0 to {dataset.n_rows - 1}"),
-        (np.diff(some, prepend=before) <= 0, "is not above the one before it"),
+    rows = dataset.map(name)[max(0, begin - 1) : end]
+    before = -1 if begin == 0 else rows[0] - 1
+    for mask, problem in (
+        ((rows < 0) | (rows >= dataset.n_rows), f"is not one of the rows 0 to {dataset.n_rows - 1}"),
+        (np.diff(rows, prepend=before) <= 0, "is not above the one before it"),
     ):
-        places = np.flatnonzero(bad)
-        if places.size:
-            raise dataset.bad(f"{name}: row {some[places[0]]} {what}", "the file")
+        wrong = np.flatnonzero(mask)
+        if wrong.size:
+            raise dataset.damage_error(f"{name}: row {rows[wrong[0]]} {problem}", "the file")
 
 
-def _weigh(dataset: DataFile, n_ranks: int) -> ShardWeight:
-    """The smallest and largest of `n_ranks` shards of the training split (all rows without one)."""
+def _measure_shards(dataset: DataFile, n_ranks: int) -> ShardWeight:
     split = default_split(dataset, "train")
     rows = dataset.split(split)
     rows = dataset.labelled(rows) if dataset.labelled(rows).size else rows
@@ -210,8 +203,7 @@ def _weigh(dataset: DataFile, n_ranks: int) -> ShardWeight:
     return ShardWeight(n_ranks, split, *zip(smallest, largest, strict=True))
 
 
-def _label_counts(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
-    """Collective over `comm`. The number of rows of each label, in all rows and in every split."""
+def _count_labels(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
     counts = {}
     for name in ["all", *dataset.split_names()]:
         total = np.zeros(dataset.n_labels, dtype=np.int64)
@@ -230,47 +222,48 @@ def _label_counts(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
     return counts
 
 
-def format_info(found: DatasetInfo) -> str:
-    """The report as a text of several lines."""
+def format_info(info: DatasetInfo) -> str:
     lines = [
-        f"{found.path}: {plural(found.n_rows, 'row')} × {plural(found.n_features, 'feature')} × {plural(found.n_labels, 'label')}, "
-        f"{size(found.nbytes)}",
-        f"  values    {found.nnz:,} ({found.density:.3%} of X; {found.nnz / max(1, found.n_rows):.1f} a row), "
-        f"{found.y_nnz / max(1, found.n_rows):.2f} labels a row",
+        f"{info.path}: {plural(info.n_rows, 'row')} × {plural(info.n_features, 'feature')} × {plural(info.n_labels, 'label')}, "
+        f"{size(info.nbytes)}",
+        f"  values    {info.nnz:,} ({info.density:.3%} of X; {info.nnz / max(1, info.n_rows):.1f} per row), "
+        f"{info.y_nnz / max(1, info.n_rows):.2f} labels per row",
     ]
-    if found.n_unknown:
-        entries = plural(found.n_unknown_entries, "entry", "entries")
-        lines.append(f"  unknown   {plural(found.n_unknown, 'label')} that the --like file did not have: {entries}")
-    if found.n_unlabelled:
-        lines.append(f"  unlabelled {plural(found.n_unlabelled, 'row')}: not used for training or evaluation")
-    if found.source:
-        settings = ", ".join(f"{key} {value}" for key, value in sorted(found.text.items()))
-        skipped = f", {plural(found.n_skipped, 'bad record')} skipped" if found.n_skipped else ""
-        lines.append(f"  source    {found.source}" + (f" ({settings})" if settings else "") + skipped)
-    if found.made_by:
-        lines.append(f"  made by   hpcml {found.made_by}")
-    if found.splits:
-        lines.append("  splits    " + ", ".join(f"{name} {rows:,}" for name, rows in found.splits.items()))
-    if found.n_groups:
-        lines.append(f"  groups    {found.n_groups:,}")
-    lines.append("  check     " + ("every row is sound" if found.checked else "not done"))
-    for weight in found.shards:
+    if info.n_unknown:
+        entries = plural(info.n_unknown_entries, "entry", "entries")
+        lines.append(f"  unknown   {plural(info.n_unknown, 'label')} unknown to the --like dataset: {entries}")
+    if info.n_unlabelled:
+        lines.append(f"  unlabelled {plural(info.n_unlabelled, 'row')}: not used for training or evaluation")
+    if info.source:
+        settings = ", ".join(f"{key} {value}" for key, value in sorted(info.text.items()))
+        skipped = f", {plural(info.n_skipped, 'bad record')} skipped" if info.n_skipped else ""
+        lines.append(f"  source    {info.source}" + (f" ({settings})" if settings else "") + skipped)
+    if info.made_by:
+        lines.append(f"  made by   hpcml {info.made_by}")
+    if info.splits:
+        lines.append("  splits    " + ", ".join(f"{name} {rows:,}" for name, rows in info.splits.items()))
+    if info.n_groups:
+        lines.append(f"  groups    {info.n_groups:,}")
+    lines.append("  check     " + ("every row is sound" if info.checked else "not done"))
+    for weight in info.shards:
         on = "on 1 rank: the shard" if weight.n_ranks == 1 else f"on {weight.n_ranks} ranks: a shard"
         nbytes = " to ".join(dict.fromkeys(map(size, weight.nbytes)))
-        lines.append(f"  {on} of {weight.split} has {_span(weight.rows)} rows, {_span(weight.nnz)} values, {nbytes}")
-    order = np.argsort(-found.counts["all"], kind="stable")[:SHOWN_LABELS].tolist()
-    names = [named(label_with_title(found.label_names[label], found.label_titles, label)) for label in order]
-    width = max([5, *map(len, names)])
-    lines += ["", f"{'label':<{width}}" + "".join(f" {name:>10}" for name in found.counts)]
-    for label, name in zip(order, names, strict=True):
-        lines.append(f"{name:<{width}}" + "".join(f" {c[label]:>10,}" for c in found.counts.values()))
-    if found.n_labels > len(order):
-        frequent = ", ".join(
-            f"{int((found.counts['all'] >= least).sum()):,} labels have at least {least} rows" for least in (10, 50)
+        lines.append(
+            f"  {on} of {weight.split} has {_format_range(weight.rows)} rows, {_format_range(weight.nnz)} values, {nbytes}"
         )
-        lines.append(f"... and {found.n_labels - len(order):,} more; {frequent}")
+    order = np.argsort(-info.counts["all"], kind="stable")[:SHOWN_LABELS].tolist()
+    names = [named(label_with_title(info.label_names[label], info.label_titles, label)) for label in order]
+    width = max([5, *map(len, names)])
+    lines += ["", f"{'label':<{width}}" + "".join(f" {name:>10}" for name in info.counts)]
+    for label, name in zip(order, names, strict=True):
+        lines.append(f"{name:<{width}}" + "".join(f" {c[label]:>10,}" for c in info.counts.values()))
+    if info.n_labels > len(order):
+        frequent = ", ".join(
+            f"{int((info.counts['all'] >= least).sum()):,} labels have at least {least} rows" for least in (10, 50)
+        )
+        lines.append(f"... and {info.n_labels - len(order):,} more; {frequent}")
     return joined(lines)
 
 
-def _span(pair: tuple[int, int]) -> str:
+def _format_range(pair: tuple[int, int]) -> str:
     return f"{pair[0]:,}" if pair[0] == pair[1] else f"{pair[0]:,} to {pair[1]:,}"

@@ -1,9 +1,9 @@
-"""Features that alone determine a label: each may be the answer in disguise.
+"""Warnings about features that alone determine a label and may leak it.
 
-For every label a sample of its rows is compared with a sample of other rows, feature by feature. If the AUC of a feature over all
-rows is at least 0.999, the expectation of its AUC in the sample is so, too, and a feature below 0.98 there is left out. The AUC of
-the few that remain is computed over all rows. Which rows are in the samples depends on the hash of their number alone, and all
-counts are exact, so the result does not depend on the number of ranks.
+For every label a sample of its rows is compared with a sample of other rows, feature by feature. A feature whose AUC over all rows
+is at least 0.999 has the same expected AUC in the sample; features below 0.98 in the sample are skipped. The AUC of the remaining
+few is computed over all rows. Sampling depends on hashes of row numbers only, and all counts are exact, so the result does not
+depend on the number of ranks.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from hpcml.kernels import leaks as kernels
 from hpcml.log import Log, named, plural
 from hpcml.partition import entries_of, offsets
 
-AREA = 0.999  # AUC, of the feature or of its negative, that is reported
-ENOUGH = 20  # rows with and without a label
-POSITIVE, OTHER = 24, 128  # rows of the samples
-KEPT = 4  # features of a label that are looked at in all rows
-DOING = "looking for features that alone determine a label"
-CHECKED, SHOWN = 32, 5  # pairs of a label and a feature that are looked at in all rows, and lines
+AREA = 0.999  # AUC of a feature, or of its negative, from which it is reported
+ENOUGH = 20  # labels with fewer rows, or with fewer rows without them, are not checked
+POSITIVE, OTHER = 24, 128  # sizes of the samples, in rows
+CANDIDATES = 4  # features of a label that are checked in all rows
+DOING = "searching for features that alone determine a label"
+CHECKED, SHOWN = 32, 5  # pairs of a label and a feature that are checked in all rows, and lines that are logged
 
 
 def warn_of_leaks(
@@ -38,40 +38,38 @@ def warn_of_leaks(
     headings: Headings | None,
     log: Log,
 ) -> None:
-    """Report features that alone determine one of the labels (their numbers and names). Collective over `comm`.
-
-    `n_positive` (n_labels of the dataset) counts the rows of the split with each label.
+    """Warn about features that determine one of the labels (numbers, names; `n_positive` of all labels of the dataset). Collective
+    over `comm`.
     """
-    places = np.flatnonzero(np.minimum(n_positive[labels], shard.n_global - n_positive[labels]) >= ENOUGH)
-    if not places.size or not shard.n_features:
+    checked = np.flatnonzero(np.minimum(n_positive[labels], shard.n_global - n_positive[labels]) >= ENOUGH)
+    if not checked.size or not shard.n_features:
         return
     pairs = [
-        (place, feature)
-        for place, feature in _suspects(comm, dataset, shard, labels[places], n_positive)
-        if headings is None or not headings.hides(int(labels[places[place]]), np.array([feature]))[0]
+        (position, feature)
+        for position, feature in _find_candidates(comm, dataset, shard, labels[checked], n_positive)
+        if headings is None or not headings.hides(int(labels[checked[position]]), np.array([feature]))[0]
     ]
-    found = []
-    for place, feature in pairs[:CHECKED]:
-        area = auc_of_feature(comm, shard, int(labels[places[place]]), feature)
+    leaks = []
+    for position, feature in pairs[:CHECKED]:
+        area = auc_of_feature(comm, shard, int(labels[checked[position]]), feature)
         if max(area, 1.0 - area) >= AREA:
-            found.append((names[places[place]], feature, max(area, 1.0 - area)))
-    if not found:
+            leaks.append((names[checked[position]], feature, max(area, 1.0 - area)))
+    if not leaks:
         return
-    features = np.array([feature for _, feature, _ in found])
-    of_features = mpi.run_on_root(comm, f"reading the features of {dataset.path}", lambda: names_of(dataset, features))
-    for number, (label, feature, area) in enumerate(found[:SHOWN]):
-        name = f"feature {feature}" if of_features is None else f"feature {named(of_features[number], 40)!r}"
+    features = np.array([feature for _, feature, _ in leaks])
+    feature_names = mpi.run_on_root(comm, f"reading the features of {dataset.path}", lambda: names_of(dataset, features))
+    for number, (label, feature, area) in enumerate(leaks[:SHOWN]):
+        name = f"feature {feature}" if feature_names is None else f"feature {named(feature_names[number], 40)!r}"
         log(
-            f"warning: {name} alone determines label {named(label, 40)!r} (AUC {area:.4f} on the training rows); it may be the "
-            "answer in disguise: leave it out unless it is known before the label"
+            f"warning: {name} alone determines label {named(label, 40)!r} (AUC {area:.4f} on the training rows); it may "
+            "leak the label: remove it unless it is known before the label"
         )
-    if len(found) > SHOWN:
-        least = "at least " if len(pairs) > CHECKED else ""
-        log(f"warning: the same holds for {least}{plural(len(found) - SHOWN, 'further pair')} of a feature and a label")
+    if len(leaks) > SHOWN:
+        minimum = "at least " if len(pairs) > CHECKED else ""
+        log(f"warning: the same holds for {minimum}{plural(len(leaks) - SHOWN, 'further pair')} of a feature and a label")
 
 
 def warn_of_class_leaks(comm: mpi.Comm, dataset: DataFile, split: str, names: list[str], log: Log) -> None:
-    """Report features that alone determine one of the labels of these names. Collective over `comm`."""
     shard = load_shard(comm, dataset, split)
     all_names = mpi.run_on_root(comm, f"reading the labels of {dataset.path}", dataset.label_names)
     labels = np.array([all_names.index(name) for name in names], dtype=np.int64)
@@ -79,7 +77,6 @@ def warn_of_class_leaks(comm: mpi.Comm, dataset: DataFile, split: str, names: li
 
 
 def auc_of_feature(comm: mpi.Comm, shard: Shard, label: int, feature: int) -> float:
-    """Return the AUC of the values of a feature for a label, over all rows. Collective over `comm`."""
     with mpi.agreed(comm, DOING):
         values, has = np.zeros(shard.indptr.size - 1, np.float32), np.zeros(shard.indptr.size - 1, np.bool_)
         entries = np.flatnonzero(shard.indices == feature)
@@ -94,29 +91,39 @@ def auc_of_feature(comm: mpi.Comm, shard: Shard, label: int, feature: int) -> fl
     return float(doubled / (2.0 * max(1, positives.size) * max(1, n_negative)))
 
 
-def _suspects(comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarray, n_positive: np.ndarray) -> list[tuple[int, int]]:
-    """Return pairs of a label (its place in `labels`) and a feature, the most extreme in the samples first. Collective."""
+def _find_candidates(
+    comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarray, n_positive: np.ndarray
+) -> list[tuple[int, int]]:
+    """Return pairs of a label's position and a feature, the most extreme in the samples first. Collective over `comm`."""
     with mpi.agreed(comm, DOING):
         rows = shard.first_row + shard.rows
-        draws = rng.uniform(0, "rows that may tell an answer", rows)  # of a row, the same for all labels
-        place_of = np.full(shard.n_labels, -1)
-        place_of[labels] = np.arange(labels.size)
-        sizes, places = entries_of(shard.y_indptr, shard.rows)
-        at, own = np.repeat(np.arange(rows.size), sizes), place_of[shard.y_indices[places]]
-        common = 2 * n_positive[labels] > shard.n_global  # whose rows without the label are the rarer ones
-        lacking = [np.flatnonzero(np.bincount(at[own == place], minlength=rows.size) == 0) for place in np.flatnonzero(common)]
-        rest = np.flatnonzero((own >= 0) & ~common[own])
-        own = np.concatenate([own[rest], np.repeat(np.flatnonzero(common), [each.size for each in lacking])])
-        at = np.concatenate([at[rest], *lacking])
+        draws = rng.uniform(0, "rows that may tell an answer", rows)  # one draw per row, for all labels
+        position_of = np.full(shard.n_labels, -1)
+        position_of[labels] = np.arange(labels.size)
+        sizes, entries = entries_of(shard.y_indptr, shard.rows)
+        row_positions, label_positions = np.repeat(np.arange(rows.size), sizes), position_of[shard.y_indices[entries]]
+        common = 2 * n_positive[labels] > shard.n_global  # labels that more than half of the rows have
+        without_label = [
+            np.flatnonzero(np.bincount(row_positions[label_positions == position], minlength=rows.size) == 0)
+            for position in np.flatnonzero(common)
+        ]
+        rest = np.flatnonzero((label_positions >= 0) & ~common[label_positions])
+        label_positions = np.concatenate(
+            [label_positions[rest], np.repeat(np.flatnonzero(common), [each.size for each in without_label])]
+        )
+        row_positions = np.concatenate([row_positions[rest], *without_label])
         sizes = np.where(common, shard.n_global - n_positive[labels], n_positive[labels])
         is_other = draws < OTHER / shard.n_global
-    of_labels = []  # the sampled rows of all ranks by label: bounds (labels + 1), and the rows
-    for taken in (draws[at] < POSITIVE / sizes[own], is_other[at]):
-        place, sampled = (np.concatenate(mpi.allgather_arrays(comm, part)) for part in (own[taken], rows[at[taken]]))
-        of_labels.append((offsets(np.bincount(place, minlength=labels.size)), sampled[np.argsort(place, kind="stable")]))
-    positives, (begins, having) = of_labels
+    samples = []  # sampled rows of all ranks by label: bounds (labels + 1), and the rows
+    for is_sampled in (draws[row_positions] < POSITIVE / sizes[label_positions], is_other[row_positions]):
+        position, sampled = (
+            np.concatenate(mpi.allgather_arrays(comm, part))
+            for part in (label_positions[is_sampled], rows[row_positions[is_sampled]])
+        )
+        samples.append((offsets(np.bincount(position, minlength=labels.size)), sampled[np.argsort(position, kind="stable")]))
+    positives, (begins, having) = samples
     others = np.concatenate(mpi.allgather_arrays(comm, rows[is_other]))
-    mine = np.arange(comm.rank, labels.size, comm.size)
+    own_labels = np.arange(comm.rank, labels.size, comm.size)
     with mpi.agreed(comm, f"reading {dataset.path}"):
         csr = tuple(dataset.map(f"X/{part}") for part in ("indptr", "indices", "data"))
         counts, values = entries_of(csr[0], others)
@@ -125,13 +132,13 @@ def _suspects(comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarra
         by_feature = (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data)
         frequent = np.argsort(-np.diff(by_feature[0]), kind="stable")
         sample = (by_feature, (begins, np.searchsorted(others, having)), others.size)
-        found, areas = np.empty((mine.size, KEPT), np.int64), np.empty((mine.size, KEPT))
+        candidates, areas = np.empty((own_labels.size, CANDIDATES), np.int64), np.empty((own_labels.size, CANDIDATES))
     with mpi.node_first(comm):
-        kernels.extreme_features(csr, positives, sample, frequent, mine[:0], found, areas)
+        kernels.extreme_features(csr, positives, sample, frequent, own_labels[:0], candidates, areas)
     with mpi.agreed(comm, DOING):
-        kernels.extreme_features(csr, positives, sample, frequent, mine, found, areas)
-        which = found >= 0
-        pairs = np.repeat(mine, which.sum(axis=1)), found[which], np.abs(areas[which] - 0.5)
-    of_all = [np.concatenate(mpi.allgather_arrays(comm, part)) for part in pairs]
-    order = np.lexsort((of_all[1], of_all[0], -of_all[2]))
-    return list(zip(of_all[0][order].tolist(), of_all[1][order].tolist(), strict=True))
+        kernels.extreme_features(csr, positives, sample, frequent, own_labels, candidates, areas)
+        is_found = candidates >= 0
+        pairs = np.repeat(own_labels, is_found.sum(axis=1)), candidates[is_found], np.abs(areas[is_found] - 0.5)
+    gathered = [np.concatenate(mpi.allgather_arrays(comm, part)) for part in pairs]
+    order = np.lexsort((gathered[1], gathered[0], -gathered[2]))
+    return list(zip(gathered[0][order].tolist(), gathered[1][order].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""A rank's share of a dataset: contiguous rows of a split, balanced by non-zeros, memory-mapped."""
+"""A rank's share of a dataset: contiguous rows of a split, balanced by number of values, memory-mapped."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from hpcml.errors import DataError
 from hpcml.partition import bounds_by_weight, entries_of, offsets
 
 NO_ROWS = np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)  # CSR arrays
-Rows: TypeAlias = Any  # n × d, float32: a csr_matrix (scipy has no types), or an array
+Rows: TypeAlias = Any  # n × d, float32: a csr_matrix (SciPy has no type hints) or an array
 
 
 @dataclass
 class Shard:
-    """CSR arrays of the rows first_row .. first_row + n_slab, and which are the shard's.
-
-    `indptr` (n_slab + 1, int64) starts at 0; `indices`, `data` (nnz) and `y_indices` are read-only,
-    mapped where the file allows it; `rows` (n_local, int64) are positions in the slab, maybe none.
+    """CSR arrays of a slab of consecutive rows, read-only and possibly mapped, and positions (`rows`, int64) of the shard's rows in
+    it.
     """
 
     first_row: int
@@ -35,11 +33,11 @@ class Shard:
     y_indptr: np.ndarray
     y_indices: np.ndarray
     n_global: int  # rows of the split on all ranks
-    first_local: int  # how many rows of the split lie on lower ranks
+    first_local: int  # number of rows of the split on lower ranks
     n_features: int
     n_labels: int
-    weights: np.ndarray | None = None  # (n_local) float64, above 0, if one rank has all rows; None: 1 each
-    factors: np.ndarray | None = None  # (n_features) float32: each feature has been multiplied by these; None: it has not
+    weights: np.ndarray | None = None  # (n_local) float64, positive; only if one rank has all rows; None: 1 each
+    factors: np.ndarray | None = None  # (n_features) float32 by which features were multiplied; None: not scaled
 
     @classmethod
     def of_csr(
@@ -52,7 +50,6 @@ class Shard:
         n_global: int | None = None,
         weights: np.ndarray | None = None,
     ) -> Shard:
-        """Return all rows of CSR arrays (indptr, indices, data) as a shard, with label sets (indptr, indices) or none."""
         indptr, indices, data = csr
         n, indices = indptr.size - 1, indices.astype(np.int32 if n_features < 2**31 else np.int64, copy=False)
         y = labels or (np.zeros(n + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
@@ -61,29 +58,26 @@ class Shard:
 
     @property
     def n_local(self) -> int:
-        """The number of rows in the shard."""
         return self.rows.size
 
     @property
     def nnz(self) -> int:
-        """The number of values in the shard's rows."""
         return int((self.indptr[self.rows + 1] - self.indptr[self.rows]).sum())
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the slab's arrays."""
         arrays = (self.rows, self.indptr, self.indices, self.data, self.y_indptr, self.y_indices)
-        return sum(a.nbytes if 0 not in a.strides else 0 for a in arrays)
+        return sum(array.nbytes if 0 not in array.strides else 0 for array in arrays)
 
 
 def split_bounds(dataset: DataFile, rows: np.ndarray, n_parts: int) -> np.ndarray:
-    """Bounds (n_parts + 1) in sorted `rows` of parts with equal non-zeros. Raises DataError."""
+    """Return bounds (n_parts + 1) that divide sorted `rows` into parts with equal numbers of values. Raises DataError."""
     if rows.size and not 0 <= int(rows[0]) <= int(rows[-1]) < dataset.n_rows:
-        raise _damaged(dataset, "a split names rows that do not exist")
+        raise _damaged(dataset, "a split has rows that do not exist")
     indptr = dataset.map("X/indptr")
-    if rows.size and rows[-1] - rows[0] + 1 == rows.size:  # contiguous: a search in the mapped indptr suffices
+    if rows.size and rows[-1] - rows[0] + 1 == rows.size:  # contiguous: search in the mapped indptr
         bounds = bounds_by_weight(indptr[rows[0] : rows[-1] + 2], n_parts)
-    elif (rows[1:] > rows[:-1]).all():  # not their differences, which may be beyond int64
+    elif (rows[1:] > rows[:-1]).all():  # differences could overflow
         bounds = bounds_by_weight(offsets(indptr[rows + 1] - indptr[rows]), n_parts)
     else:
         raise _damaged(dataset, "the rows of a split are out of order")
@@ -92,12 +86,12 @@ def split_bounds(dataset: DataFile, rows: np.ndarray, n_parts: int) -> np.ndarra
     return bounds
 
 
-def _damaged(dataset: DataFile, what: str) -> DataError:
-    return DataError(f"{dataset.path}: damaged dataset: {what}; `hpcml info` says where")
+def _damaged(dataset: DataFile, message: str) -> DataError:
+    return DataError(f"{dataset.path}: damaged dataset: {message}; run `hpcml info` for the location")
 
 
 def matrix_slab(dataset: DataFile, name: str, first: int, last: int) -> tuple[np.ndarray, np.ndarray, int, int]:
-    """Rows first..last: indptr from 0, indices, range of values; checked for the kernels."""
+    """Return rows first to last of a matrix: indptr from 0, indices, and the range of its values. Raises DataError."""
     indptr = np.array(dataset.map(f"{name}/indptr", first, last + 1))
     lo, hi = int(indptr[0]), int(indptr[-1])
     if find_fall(indptr) >= 0:
@@ -106,17 +100,16 @@ def matrix_slab(dataset: DataFile, name: str, first: int, last: int) -> tuple[np
     if find_outside(indices, dataset.matrices[name]) >= 0:
         raise _damaged(dataset, f"{name}/indices out of range")
     indptr -= lo
-    if (place := unordered(indptr, indices)) >= 0:
-        what = "a feature" if name == "X" else "a label"
+    if (position := unordered(indptr, indices)) >= 0:
+        entry = "a feature" if name == "X" else "a label"
         raise DataError(
-            f"{dataset.path}: damaged dataset: row {first + row_of(indptr, place)} has {what} twice, or out of order "
-            f"({name}/indices, number {indices[place]}); make the file again with `hpcml convert`"
+            f"{dataset.path}: damaged dataset: row {first + row_of(indptr, position)} has {entry} twice or out of order "
+            f"({name}/indices, number {indices[position]}); create the file again with `hpcml convert`"
         )
     return indptr, indices, lo, hi
 
 
 def slab_of(dataset: DataFile, split_rows: np.ndarray, begin: int, end: int) -> Shard:
-    """The shard of entries begin..end of `split_rows`. Raises DataError if they are no rows."""
     rows = np.array(split_rows[begin:end], dtype=np.int64)
     if not (rows[1:] > rows[:-1]).all():
         raise _damaged(dataset, "the rows of a split are out of order")
@@ -140,21 +133,20 @@ def slab_of(dataset: DataFile, split_rows: np.ndarray, begin: int, end: int) -> 
 
 
 def verify(dataset: DataFile, shard: Shard) -> None:
-    """Raise DataError unless the values and label sets of a shard are those that were written. Local."""
     first, last = shard.first_row, shard.first_row + shard.indptr.size - 1
     for name in ("X", "Y"):
         dataset.verify(f"{name}/indptr", first, last + 1)
-        begin, end = (int(place) for place in dataset.map(f"{name}/indptr", first, last + 1)[[0, -1]])
+        begin, end = (int(bound) for bound in dataset.map(f"{name}/indptr", first, last + 1)[[0, -1]])
         for part in ("indices", "data") if name == "X" else ("indices",):
             dataset.verify(f"{name}/{part}", begin, end)
 
 
 def load_shard(comm: mpi.Comm, dataset: DataFile, split: str, unlabelled: bool = False) -> Shard:
-    """Collective over `comm`. This rank's shard of a split (`DataFile.split`). Raises ConfigError, DataError."""
+    """Load this rank's shard of a split (`DataFile.split`). Raises ConfigError, DataError. Collective over `comm`."""
     whole = split == "all" and (unlabelled or not dataset.n_unlabelled)
     bounds, parts = None, [np.empty(0, dtype=np.int64)] * comm.size
     with mpi.agreed(comm, f"reading {dataset.path}"):
-        if comm.rank == 0:  # the split, and indptr, are read once and not by every rank
+        if comm.rank == 0:  # read split and indptr once, not on every rank
             rows = dataset.split(split) if unlabelled else dataset.labelled_split(split)
             bounds = split_bounds(dataset, rows, comm.size)
             if not whole:
@@ -170,26 +162,27 @@ def load_shard(comm: mpi.Comm, dataset: DataFile, split: str, unlabelled: bool =
 
 
 def without_features(dataset: DataFile, shard: Shard) -> np.ndarray:
-    """Return flags (n_local) of the rows of text that have no known feature; other data have no such rows. Local."""
+    """Return flags (n_local) of text rows without a known feature; rows of other data are never flagged."""
     return are_empty(dataset, shard.indptr[shard.rows + 1] - shard.indptr[shard.rows])
 
 
 def are_empty(dataset: DataFile, sizes: np.ndarray) -> np.ndarray:
-    """Return the same flags of rows with `sizes` (n) features. No command gives such a row a label, whatever its scores. Local."""
+    """Return the same flags for rows with `sizes` (n) features. No command predicts a label for such a row."""
     empty: np.ndarray = (sizes == 0) & ("text" in dataset.file)
     return empty
 
 
 def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_features: int, dense: bool) -> Rows:
-    """Some rows of CSR arrays (indptr, indices, data), as a copy."""
     indptr, indices, data = csr
-    sizes, places = entries_of(indptr, rows)
-    matrix = sp.csr_matrix((data[places].astype(np.float32, copy=False), indices[places], offsets(sizes)), (rows.size, n_features))
+    sizes, entries = entries_of(indptr, rows)
+    matrix = sp.csr_matrix(
+        (data[entries].astype(np.float32, copy=False), indices[entries], offsets(sizes)), (rows.size, n_features)
+    )
     return matrix.toarray() if dense else matrix
 
 
 def read_rows(dataset: DataFile, rows: np.ndarray, dense: bool, check: bool = True) -> Rows:
-    """Some rows (ascending numbers) of a dataset; `check` their checksums. Local; raises DataError, MemoryError, OSError."""
+    """Read some rows (ascending numbers), with `check` verifying checksums. Raises DataError, MemoryError, OSError."""
     dataset.check_unchanged()
     slab = slab_of(dataset, rows, 0, rows.size)
     if check:

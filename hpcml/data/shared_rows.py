@@ -1,7 +1,7 @@
-"""Rows in files without a name (in TMPDIR), which ranks map: there may be more than memory has.
+"""Rows in unnamed files in TMPDIR, which ranks map, so that there may be more rows than memory.
 
-Methods that need all rows on every rank have one copy for all ranks of a node, of which each makes
-a part. Other methods' ranks put their own rows there where these would take too much memory.
+Methods that need all rows on every rank share one copy among the ranks of a node; each rank writes a part of it. Ranks of other
+methods put their own rows there if these would take too much memory.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from hpcml import mpi, slices
+from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.shard import Shard
 from hpcml.errors import file_error
 from hpcml.mpi.limits import bytes_of_process
 from hpcml.mpi.memory import OWN_BYTES, memory_per_rank, room_per_rank
 from hpcml.partition import offsets
+from hpcml.slices import StopCheck, never_stop
 
-_VALUE_BYTES = 8  # a column and a value
+_VALUE_BYTES = 8  # column and value
 
 
 def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
-    """Collective over `node`. Zeros (size) that its ranks share. Raises DataError (no room)."""
+    """Return an array of zeros (size) that the ranks share. Raises DataError if the disk is full. Collective over `node`."""
     path, folder = None, tempfile.gettempdir()
     try:
         with mpi.agreed(node, f"making room for the rows in {folder}"):
@@ -49,57 +50,53 @@ def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
 
 
 def private_bytes() -> int:
-    """Bytes of memory of this process alone, 0 where the system does not tell. Local."""
     return bytes_of_process("RssAnon")
 
 
 def node_rows(
-    node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, look: slices.Look = slices.never_stop, fold: bool = True
+    node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, check_stop: StopCheck = never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
-    """Collective over `node`, the ranks of a node. All rows for each; `comm` is its own.
-
-    `shard` is this rank's part of the split among `node`. Raises DataError, too, if there is
-    nothing to train on, and what `look` does.
-    """
+    """Return all rows for each rank of a node, on `comm`. Raises DataError, and as `check_stop`. Collective over `node`."""
     _, (n_values,) = mpi.exclusive_sum(node, [shard.nnz])
     if node.size == 1 and _VALUE_BYTES * int(n_values) <= room_per_rank(node) // 2:
-        return compact_rows(node, shard, bias, look=look, fold=fold)
-    whole: list[np.ndarray] = []
+        return compact_rows(node, shard, bias, check_stop=check_stop, fold=fold)
+    shared_arrays: list[np.ndarray] = []
 
-    def room(n_values: int) -> tuple[np.ndarray, np.ndarray]:
+    def allocate(n_values: int) -> tuple[np.ndarray, np.ndarray]:
         (first,), (total,) = mpi.exclusive_sum(node, [n_values])
-        whole.extend(shared_array(node, int(total), dtype) for dtype in (np.int32, np.float32))
-        indices, data = (array[int(first) : int(first) + n_values] for array in whole)
+        shared_arrays.extend(shared_array(node, int(total), dtype) for dtype in (np.int32, np.float32))
+        indices, data = (array[int(first) : int(first) + n_values] for array in shared_arrays)
         return indices, data
 
-    rows, columns = compact_rows(node, shard, bias, room, look, fold)
+    rows, columns = compact_rows(node, shard, bias, allocate, check_stop, fold)
     sizes = np.concatenate(mpi.allgather_arrays(node, np.diff(rows.indptr)))
     label_indptr = offsets(rows.n_positive)
     label_rows = shared_array(node, int(label_indptr[-1]), np.int64)
     counts = np.diff(rows.label_indptr)
-    before, _ = mpi.exclusive_sum(node, counts)
-    places = np.repeat(label_indptr[:-1] + before - rows.label_indptr[:-1], counts) + np.arange(rows.label_rows.size)
-    label_rows[places] = rows.first + rows.label_rows
+    n_before, _ = mpi.exclusive_sum(node, counts)
+    positions = np.repeat(label_indptr[:-1] + n_before - rows.label_indptr[:-1], counts) + np.arange(rows.label_rows.size)
+    label_rows[positions] = rows.first + rows.label_rows
     node.Barrier()
-    shared: dict[str, Any] = {"indices": whole[0], "data": whole[1], "label_indptr": label_indptr, "label_rows": label_rows}
+    shared: dict[str, Any] = {
+        "indices": shared_arrays[0],
+        "data": shared_arrays[1],
+        "label_indptr": label_indptr,
+        "label_rows": label_rows,
+    }
     return replace(rows, comm=comm, mapped=True, first=0, indptr=offsets(sizes), **shared), columns
 
 
 def own_rows(
-    comm: mpi.Comm, shard: Shard, bias: bool, needed: int, look: slices.Look = slices.never_stop, fold: bool = True
+    comm: mpi.Comm, shard: Shard, bias: bool, needed: int, check_stop: StopCheck = never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
-    """Collective over `comm`, which divides the rows. In files if they would take much memory:
+    """Return this rank's rows, in files if memory, less `needed` bytes, is short. Raises DataError. Collective over `comm`."""
+    n_values = shard.nnz + bias * shard.n_local
+    if not mpi.agreed_any(comm, min(room_per_rank(comm), memory_per_rank(comm, OWN_BYTES) - needed) < _VALUE_BYTES * n_values):
+        return compact_rows(comm, shard, bias, check_stop=check_stop, fold=fold)
 
-    Half of a rank's, or what the `needed` bytes leave. Raises DataError, too, if there is
-    nothing to train on or no room on the disk, and what `look` does.
-    """
-    mine = shard.nnz + bias * shard.n_local
-    if not mpi.agreed_any(comm, min(room_per_rank(comm), memory_per_rank(comm, OWN_BYTES) - needed) < _VALUE_BYTES * mine):
-        return compact_rows(comm, shard, bias, look=look, fold=fold)
-
-    def room(n_values: int) -> tuple[np.ndarray, np.ndarray]:
+    def allocate(n_values: int) -> tuple[np.ndarray, np.ndarray]:
         with mpi.agreed(comm, "making room for the rows"):
             return shared_array(mpi.self_comm(), n_values, np.int32), shared_array(mpi.self_comm(), n_values, np.float32)
 
-    rows, columns = compact_rows(comm, shard, bias, room, look, fold)
+    rows, columns = compact_rows(comm, shard, bias, allocate, check_stop, fold)
     return replace(rows, mapped=True), columns

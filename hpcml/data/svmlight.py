@@ -1,8 +1,7 @@
 """svmlight text: `label idx:value … # comment`, or `l1,l2 idx:value …`; a row may have no label.
 
-As a stream: one rank reads a block of lines at a time, and all ranks parse it. The stream may be
-standard input, a file or a named pipe, plain or compressed, and of any length: no more than a block
-is in memory. The rows do not depend on blocks, nor on the number of ranks.
+As a stream, one rank reads a block of lines at a time, and all ranks parse it. The stream may be standard input, a file or a named
+pipe, plain or compressed, of any length: memory holds one block. The rows do not depend on the blocks or on the number of ranks.
 """
 
 from __future__ import annotations
@@ -26,48 +25,57 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import BYTE_ORDER_MARK, DAMAGE, HEAD_BYTES, LINE_MIB, damaged, kind_of, long_line, unpacked
+from hpcml.files.lines import (
+    BYTE_ORDER_MARK,
+    DAMAGE,
+    HEAD_BYTES,
+    LINE_MIB,
+    decompression_error,
+    detect_compression,
+    long_line,
+    unpacked,
+)
 from hpcml.files.opening import open_stream
 from hpcml.kernels import text as kernels
 from hpcml.launcher import launcher
 from hpcml.partition import even_bounds, offsets
 
-BINARY = ["1"]  # the labels of a file whose rows are each -1 or +1, or each 0 or 1
+BINARY = ["1"]  # the label names of a binary file (labels -1 and +1, or 0 and 1)
 MAX_INDEX = 2**31 - 2
 INDEX, TOKEN = re.compile(rb"[+-]?[0-9]+"), re.compile(rb"\S+")
-MAX_INDEX_LENGTH = 4000  # so many digits are read as a number; no more can be right
+MAX_INDEX_LENGTH = 4000  # digits; a longer index is out of range anyway
 BEYOND_FLOAT32 = (2 - 2**-24) * 2.0**127  # the smallest double that float32 rounds to infinity
-SHOWN = 100  # bytes of a token that messages show
-PADDING = b"\n" * 8  # behind every text: the kernels read eight bytes at a time
+MAX_SHOWN = 100  # bytes of a token in a message
+PADDING = b"\n" * 8  # after every text, because kernels read eight bytes at a time
 STANDARD_INPUT = "-"
 BLOCK_BYTES = 1 << 23
-PATIENCE = 1.0  # seconds to wait for a block of a pipe, before what there is of it is taken
+PATIENCE = 1.0  # seconds to wait for a full block from a pipe before a partial one is processed
 HDF5_MAGIC = b"\x89HDF"
 DATASET_ENDINGS = (".h5", ".hdf5")
 
 
 class Rows(NamedTuple):
-    """Rows of a block: entries per row, feature numbers from 0, values; labels per row, labels."""
+    """Rows of a block: number of entries per row, feature numbers from 0, values; number of labels per row, labels."""
 
     lengths: np.ndarray
     indices: np.ndarray
     data: np.ndarray
     label_lengths: np.ndarray
     labels: np.ndarray
-    width: int  # one more than the largest index, zeros included
+    width: int  # largest index + 1, values of 0 included
 
 
 def padded(*lines: bytes) -> bytearray:
-    """Joined lines as the kernels want them: the last one ended, and PADDING behind."""
+    """Join lines as the kernels require: the last line ended, followed by PADDING."""
     last = next((chunk for chunk in reversed(lines) if chunk), b"\n")
     return bytearray().join([*lines, b"" if last.endswith(b"\n") else b"\n", PADDING])
 
 
 def parse_lines(text: np.ndarray, zero_based: bool, wrong: dict[int, str]) -> Rows:
-    """Return the rows of `text` (uint8, `padded`), without zeros; bad lines, from 0, and their reasons are added to `wrong`."""
+    """Return the rows of `text` (uint8, `padded`), without zeros; invalid lines (from 0) and reasons are added to `wrong`."""
     size, first = text.size - len(PADDING), 0 if zero_based else 1
     n_lines = int(np.count_nonzero(text[:size] == kernels.NEWLINE))
-    # A pair takes four bytes at least, a label two; what is not written takes no memory.
+    # A pair has at least four bytes, a label two; pages that are not written take no memory.
     lengths, label_lengths = np.empty(n_lines, dtype=np.int64), np.empty(n_lines, dtype=np.int64)
     indices, data = np.empty(size // 4 + 1, dtype=np.int32), np.empty(size // 4 + 1, dtype=np.float32)
     labels = np.empty(size // 2 + 1)
@@ -83,7 +91,7 @@ def parse_lines(text: np.ndarray, zero_based: bool, wrong: dict[int, str]) -> Ro
 
 
 def parse_slowly(block: bytes, zero_based: bool, wrong: dict[int, str]) -> Rows:
-    """Return the rows of whole lines as `parse_lines` does, whatever form their numbers have; at a tenth of its speed."""
+    """Return the rows as `parse_lines` does, for all number formats; ten times slower."""
     lengths, indices, data, label_lengths, labels, width = array("q"), array("i"), array("f"), array("q"), array("d"), 0
     for number, line in enumerate(io.BytesIO(block)):
         before, n_labels = len(data), len(labels)
@@ -95,13 +103,13 @@ def parse_slowly(block: bytes, zero_based: bool, wrong: dict[int, str]) -> Rows:
                 for text in token[0].split(b","):
                     label = number_of(text)
                     if label is None or not math.isfinite(label):
-                        raise ValueError(f"label {_shown(text)!r}, but expected numbers separated by commas")
+                        raise ValueError(f"label {_truncate(text)!r}, but expected numbers separated by commas")
                     labels.append(label)
                 labels[n_labels:] = array("d", sorted(labels[n_labels:]))
                 token = next(tokens, None)
             last = -1 if zero_based else 0
             while token is not None:
-                last, value = _pair(token[0], last, zero_based)
+                last, value = _parse_pair(token[0], last, zero_based)
                 data.append(value)
                 if data[-1]:
                     indices.append(last - (not zero_based))
@@ -118,60 +126,58 @@ def parse_slowly(block: bytes, zero_based: bool, wrong: dict[int, str]) -> Rows:
     return Rows(np.array(lengths), np.array(indices), np.array(data), np.array(label_lengths), np.array(labels), width)
 
 
-def _pair(token: bytes, last: int, zero_based: bool) -> tuple[int, float]:
-    """Return index and value of a token behind index `last`. Raises ValueError with the reason."""
+def _parse_pair(token: bytes, last: int, zero_based: bool) -> tuple[int, float]:
+    """Return index and value of a token that follows index `last`. Raises ValueError with the reason."""
     index, colon, text = token.partition(b":")
     value = number_of(text) if colon and INDEX.fullmatch(index) else None
     if index == b"qid":
-        raise ValueError(f"{_shown(token)!r}: query ids are not supported; remove them")
+        raise ValueError(f"{_truncate(token)!r}: query ids are not supported; remove them")
     if value is None:
-        raise ValueError(f"{_shown(token)!r}, but expected index:value")
+        raise ValueError(f"{_truncate(token)!r}, but expected index:value")
     largest = MAX_INDEX + (not zero_based)
     number = int(index) if len(index) <= MAX_INDEX_LENGTH else -1 if index.startswith(b"-") else largest + 1
     if number == 0 and not zero_based:
         raise ValueError("index 0, but indices start at 1 (use --zero-based)")
     if number < 0:
-        raise ValueError(f"index {_shown(index)}, but indices are not negative")
+        raise ValueError(f"index {_truncate(index)}, but indices are not negative")
     if number <= last:
-        raise ValueError(f"index {_shown(index)} after {last}; sort the indices and let each stand once")
+        raise ValueError(f"index {_truncate(index)} after {last}; sort the indices and remove duplicates")
     if number > largest:
-        raise ValueError(f"index {_shown(index)}, but expected at most {largest}")
+        raise ValueError(f"index {_truncate(index)}, but expected at most {largest}")
     if not abs(value) < BEYOND_FLOAT32:
-        raise ValueError(f"value {_shown(text)} of index {number}, but expected a finite number that float32 can hold")
+        raise ValueError(f"value {_truncate(text)} of index {number}, but expected a finite number that float32 can hold")
     return number, value
 
 
 def number_of(text: str | bytes) -> float | None:
-    """Return the number that a text stands for, finite or not; None if it is none, or has underscores or other digits."""
+    """Return the number of a text, finite or not; None if it is invalid or has underscores or non-ASCII digits."""
     try:
         return float(text) if text.isascii() and "_" not in repr(text) else None
     except ValueError:
         return None
 
 
-def _shown(token: bytes) -> str:
-    text = token[: SHOWN + 1].decode("ascii", "backslashreplace")
-    return text if len(token) <= SHOWN else f"{text[:SHOWN]}…"
+def _truncate(token: bytes) -> str:
+    start = token[: MAX_SHOWN + 1].decode("ascii", "backslashreplace")
+    return start if len(token) <= MAX_SHOWN else f"{start[:MAX_SHOWN]}…"
 
 
 def lines_of_rows(text: np.ndarray) -> list[int]:
-    """Return the lines (from 0) of the rows of a sound text; blank lines and comments are no rows."""
+    """Return the line numbers (from 0) of the rows of a valid text; blank lines and comments are not rows."""
     return [number for number, line in enumerate(io.BytesIO(text.tobytes())) if line.partition(b"#")[0].split()]
 
 
 def without_lines(text: np.ndarray, lines: Container[int]) -> np.ndarray:
-    """Return a text (`padded`) in which these lines, from 0, are empty."""
     every = enumerate(io.BytesIO(text[: -len(PADDING)].tobytes()))
     return np.frombuffer(padded(*(b"\n" if number in lines else line for number, line in every)), dtype=np.uint8)
 
 
 def label_name(label: float) -> str:
-    """The name of a numeric label: "3" for 3.0."""
     return str(int(label)) if label == int(label) and abs(label) < 2**53 else repr(float(label))
 
 
 def is_text(path: Path) -> bool:
-    """Whether `path` is svmlight text: "-", or there and no HDF5 by name or content. OSError."""
+    """Return whether `path` is svmlight text: "-", or an existing file that is not HDF5 by name or content. Raises OSError."""
     if str(path) == STANDARD_INPUT:
         return True
     if path.suffix.lower() in DATASET_ENDINGS or not path.exists() or path.is_dir():
@@ -180,11 +186,7 @@ def is_text(path: Path) -> bool:
 
 
 class TextRows(NamedTuple):
-    """Consecutive rows of a stream, the first of which is row `first_row` (from 0).
-
-    `indptr` (n + 1, int64) from 0, `indices` (int32, from 0), `data` (float32, no zeros); by
-    `y_indptr` (n + 1, int64) the labels of each row, ascending numbers as in the text (float64).
-    """
+    """Consecutive rows of a stream, from row `first_row`: float32 values ≠ 0, labels as ascending float64."""
 
     first_row: int
     indptr: np.ndarray
@@ -195,45 +197,39 @@ class TextRows(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
         return self.indptr.size - 1
 
     def after(self, n: int) -> TextRows:
-        """The rows without the first `n`."""
         a, b = self.indptr[n], self.y_indptr[n]
         return TextRows(
             self.first_row + n, self.indptr[n:] - a, self.indices[a:], self.data[a:], self.y_indptr[n:] - b, self.labels[b:]
         )
 
     @staticmethod
-    def empty() -> TextRows:
-        """No rows."""
-        ends, indices, data = np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
-        return TextRows(0, ends, indices, data, ends, np.empty(0))
+    def empty(first_row: int = 0) -> TextRows:
+        ends = np.zeros(1, dtype=np.int64)
+        return TextRows(first_row, ends, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32), ends, np.empty(0))
 
 
-class _Rejoined:
-    """A stream of which the first bytes were read already, for what unpacks it."""
+class _JoinedStream:
+    """A stream whose first bytes were already read, for a decompressor."""
 
     def __init__(self, head: bytes, rest: io.FileIO) -> None:
         self.head, self.rest = head, rest
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most `size`; none at the end."""
         head, self.head = self.head[:size], self.head[size:]
         return head or self.rest.read(size) or b""
 
 
 class LineReader:
-    """Whole lines of a stream, a block at a time. Local; raises DataError and OSError."""
-
     def __init__(self, source: str | Path, block_bytes: int, max_line: int) -> None:
         self.name, self.block_bytes, self.max_line, self.n_lines = name_of(source), min(block_bytes, max_line), max_line, 0
         if str(source) != STANDARD_INPUT:
             self.raw, head = open_stream(source)
         elif sys.stdin is None or os.isatty(0):
-            what = "closed" if sys.stdin is None else "a terminal"
-            raise DataError(f"{self.name} is {what}; pipe lines into it, or name a file")
+            state = "closed" if sys.stdin is None else "a terminal"
+            raise DataError(f"{self.name} is {state}; pipe lines into it, or use a file")
         else:
             self.raw, head = open(0, "rb", buffering=0, closefd=False), b""  # noqa: SIM115 - `close` closes it
         self.poll = select.poll()
@@ -242,39 +238,38 @@ class LineReader:
             head += more
         if head.startswith(HDF5_MAGIC):
             raise DataError(f"{self.name}: an HDF5 file, but expected svmlight text, plain or compressed")
-        self.kind = kind_of(head)
-        packed: Any = _Rejoined(head, self.raw)
+        self.kind = detect_compression(head)
+        packed: Any = _JoinedStream(head, self.raw)
         if self.kind and self.raw.seekable():
             packed = self.raw
             packed.seek(0)
         try:
             self.file = unpacked(packed, self.kind) if self.kind else None
         except DAMAGE as error:
-            raise damaged(self.name, self.kind, error) from None
-        self.head = head  # of a plain file
-        self.tail = (self._read(len(BYTE_ORDER_MARK)) or b"").removeprefix(BYTE_ORDER_MARK)  # read, but not given out
+            raise decompression_error(self.name, self.kind, error) from None
+        self.head = head  # of an uncompressed file
+        self.tail = (self._read(len(BYTE_ORDER_MARK)) or b"").removeprefix(BYTE_ORDER_MARK)  # read, but not returned yet
 
     def _read(self, size: int) -> bytes | None:
-        """The next bytes, at most `size`; without compression those that come within PATIENCE, or None."""
-        if self.file is not None:  # what unpacks cannot do with less than it asks for, so it waits
+        """Return up to `size` bytes; from an uncompressed stream those that arrive within PATIENCE, None if there are none."""
+        if self.file is not None:  # decompressors need all the bytes that they request, so this waits
             try:
                 return self.file.read(size)
             except DAMAGE as error:
-                raise damaged(self.name, self.kind, error) from None
-        found, deadline = bytearray(self.head[:size]), time.monotonic() + PATIENCE
+                raise decompression_error(self.name, self.kind, error) from None
+        received, deadline = bytearray(self.head[:size]), time.monotonic() + PATIENCE
         self.head = self.head[size:]
-        while len(found) < size:
+        while len(received) < size:
             if not self.poll.poll(1000 * max(0.0, deadline - time.monotonic())):
-                return bytes(found) or None
-            if not (more := self.raw.read(size - len(found))):
+                return bytes(received) or None
+            if not (more := self.raw.read(size - len(received))):
                 break
-            found += more
-        return bytes(found)
+            received += more
+        return bytes(received)
 
     def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
-        """Return the next lines in `n` pieces, each `padded`, and the number of lines before each.
-
-        No pieces at the end; None if no line has come yet.
+        """Return the next lines in `n` pieces, `padded`, each with the number of lines before it; none at the end, None if a pipe
+        is slow.
         """
         chunks, size, end = [self.tail], len(self.tail), 0
         while not end and (chunk := self._read(self.block_bytes)) != b"":
@@ -291,38 +286,32 @@ class LineReader:
         block = padded(*chunks)
         if block.find(b"\n") > self.max_line:  # a later line lies in one chunk
             raise long_line(self.name, self.n_lines + 1, self.max_line)
-        text, size, bounds, found = np.frombuffer(block, dtype=np.uint8), len(block) - len(PADDING), [0], []
+        text, size, bounds, pieces = np.frombuffer(block, dtype=np.uint8), len(block) - len(PADDING), [0], []
         for target in even_bounds(size, n)[1:].tolist():
             bounds.append(block.find(b"\n", target - 1) + 1 if target > bounds[-1] else bounds[-1])
         for begin, end in pairwise(bounds if size else []):
-            found.append((text[begin : end + len(PADDING)], self.n_lines))
+            pieces.append((text[begin : end + len(PADDING)], self.n_lines))
             self.n_lines += int(np.count_nonzero(text[begin:end] == kernels.NEWLINE))
-        return found
+        return pieces
 
     def close(self) -> None:
-        """Close the file."""
         self.raw.close()
 
 
 def name_of(source: str | Path) -> str:
-    """The name of a source in messages."""
     return "standard input" if str(source) == STANDARD_INPUT else str(source)
 
 
 def check_standard_input(source: str | Path) -> None:
-    """Raise ConfigError for standard input under a launcher."""
     if str(source) == STANDARD_INPUT and (name := launcher()[0]):
         raise ConfigError(
-            f"standard input under mpirun or srun ({name}): launchers lose, or repeat, what exceeds 64 KB; name a file, or "
-            "a pipe: <(zcat FILE), or one made with mkfifo"
+            f"standard input under mpirun or srun ({name}): launchers drop or duplicate input beyond 64 KB; use a file, or "
+            "a pipe: <(zcat FILE), or one created with mkfifo"
         )
 
 
 class SvmlightStream:
-    """The rows of an svmlight text: iterate over it once, and close it, or use a `with`.
-
-    Iterating is collective, and gives the same TextRows on all ranks; `parts()` gives each its part.
-    """
+    """The rows of an svmlight text; iterating over it, once, yields the same TextRows on all ranks. Close it, or use `with`."""
 
     def __init__(
         self,
@@ -332,19 +321,15 @@ class SvmlightStream:
         max_line: int = LINE_MIB << 20,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        """Collective over `comm`. `source` is a path, or "-": standard input of rank 0.
-
-        Raises DataError for what cannot be read, a terminal or a line of more than `max_line`
-        bytes, ConfigError for standard input under a launcher.
-        """
+        """Open a path, or "-" for standard input of rank 0. Raises ConfigError, DataError. Collective over `comm`."""
         self.comm, self.name, self.zero_based = comm, name_of(source), zero_based
         check_standard_input(source)
-        self.n_rows = 0  # read so far, on all ranks together
+        self.n_rows = 0  # rows read so far, on all ranks
         self._lines: LineReader | None = None
         with mpi.agreed(comm, f"reading {self.name}"):
             if comm.rank == 0:
                 self._lines = LineReader(source, block_bytes, max_line)
-        with mpi.node_first(comm):  # compile
+        with mpi.node_first(comm):  # compile the kernel
             parse_lines(np.frombuffer(padded(b"1 1:1\n"), dtype=np.uint8), zero_based, {})
 
     def __enter__(self) -> Self:
@@ -354,12 +339,11 @@ class SvmlightStream:
         self.close()
 
     def close(self) -> None:
-        """Close the file. Local."""
         if self._lines is not None:
             self._lines.close()
 
     def __iter__(self) -> Iterator[TextRows]:
-        """Collective over `comm`. The next rows, on all ranks; none if a pipe is slow."""
+        """Yield the next rows on all ranks; no rows if a pipe is slow. Collective over `comm`."""
         for part in self.parts():
             columns = (np.diff(part.indptr), part.indices, part.data, np.diff(part.y_indptr), part.labels)
             lengths, indices, data, label_lengths, labels = (
@@ -369,26 +353,26 @@ class SvmlightStream:
             yield TextRows(first, offsets(lengths), indices, data, offsets(label_lengths), labels)
 
     def parts(self) -> Iterator[TextRows]:
-        """Collective over `comm`. This rank's part of the next rows. Raises DataError on all."""
+        """Yield this rank's part of the next rows. Raises DataError on all ranks. Collective over `comm`."""
         while True:
-            found: list[tuple[np.ndarray, int]] | None = []
+            pieces: list[tuple[np.ndarray, int]] | None = []
             with mpi.agreed(self.comm, f"reading {self.name}"):
                 if self._lines is not None:
-                    found = self._lines.pieces(self.comm.size)
-            lines_before = self.comm.bcast(None if found is None else [n_lines for _, n_lines in found])
+                    pieces = self._lines.pieces(self.comm.size)
+            lines_before = self.comm.bcast(None if pieces is None else [n_lines for _, n_lines in pieces])
             if lines_before is None:
-                yield TextRows.empty()._replace(first_row=self.n_rows)
+                yield TextRows.empty(self.n_rows)
                 continue
             if not lines_before:
                 break
-            pieces = [piece for piece, _ in found or ()] or [np.empty(0, dtype=np.uint8)] * self.comm.size
-            text, wrong = mpi.exchange(self.comm, pieces)[0], dict[int, str]()
+            texts = [piece for piece, _ in pieces or ()] or [np.empty(0, dtype=np.uint8)] * self.comm.size
+            text, wrong = mpi.exchange(self.comm, texts)[0], dict[int, str]()
             with mpi.agreed(self.comm, f"reading {self.name}"):
                 rows = parse_lines(text, self.zero_based, wrong)
                 for line, reason in wrong.items():
                     raise DataError(f"{self.name}: line {lines_before[self.comm.rank] + line + 1}: {reason}")
-            (above,), (count,) = mpi.exclusive_sum(self.comm, [rows.lengths.size])
-            first = self.n_rows + int(above)
+            (n_before,), (count,) = mpi.exclusive_sum(self.comm, [rows.lengths.size])
+            first = self.n_rows + int(n_before)
             self.n_rows += int(count)
             yield TextRows(first, offsets(rows.lengths), rows.indices, rows.data, offsets(rows.label_lengths), rows.labels)
         if self.n_rows == 0:

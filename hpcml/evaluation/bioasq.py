@@ -87,7 +87,7 @@ def evaluate_bioasq(
     places: dict[str, tuple[str, ...]] = {}  # the tree numbers of each descriptor
     if descriptors is not None:
         known = mpi.run_on_root(comm, f"reading {descriptors}", lambda: read_descriptors(descriptors))
-        places = {ui: each.tree_numbers for ui, each in known.of.items()}
+        places = {ui: each.tree_numbers for ui, each in known.by_identifier.items()}
         if not any(places.values()):
             raise OptionError(
                 "descriptors", descriptors, "it has no tree numbers; give NLM's descriptors (desc2026.xml) or remove it"

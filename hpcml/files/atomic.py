@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()
         if not path.parent.is_dir():
             raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
         return
-    if any(given is not None and given.exists() and path.samefile(given) for given in inputs):
+    if any(input_path is not None and input_path.exists() and path.samefile(input_path) for input_path in inputs):
         raise ConfigError(f"{path} is also an input; choose another name for the output")
     if not path.is_file():
         raise ConfigError(f"{path} is not a plain file; choose another name")
@@ -34,15 +34,14 @@ def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()
 
 @contextmanager
 def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[Path]:
-    """Collective over `comm`. A temporary name, renamed to `path` after the body, or removed.
-
-    Raises ConfigError if `path` exists (without `overwrite`) or is one of the `inputs`, DataError if its folder does not exist.
+    """Yield a temporary name that is renamed to `path` after the body, or removed. Raises ConfigError, DataError. Collective over
+    `comm`.
     """
     path = Path(path)
-    final = Path(os.path.realpath(path))  # what a link points to, not the link
+    final = Path(os.path.realpath(path))  # the target of a link, not the link
     temporary = final.parent / comm.bcast(temporary_name(final).name)
     with ExitStack() as stack:
-        stack.enter_context(undone(partial(remove, temporary)))  # by whichever rank ends the job
+        stack.enter_context(undone(partial(remove, temporary)))  # on whichever rank ends the job
         with mpi.agreed(comm, f"creating {path}"):
             if comm.rank == 0:
                 check_output(path, overwrite, inputs)
@@ -61,7 +60,6 @@ def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, in
 
 
 def sync(path: Path) -> None:
-    """Force a file or folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -70,7 +68,6 @@ def sync(path: Path) -> None:
 
 
 def write_whole(path: Path | str, content: bytes | Iterable[bytes]) -> None:
-    """Write a file whole or not at all, in place of an older one. Local; raises DataError."""
     try:
         with temporary_path(mpi.self_comm(), path, overwrite=True) as temporary, temporary.open("wb") as out:
             out.writelines([content] if isinstance(content, bytes) else content)
@@ -79,11 +76,11 @@ def write_whole(path: Path | str, content: bytes | Iterable[bytes]) -> None:
 
 
 class ListInParts(list[object]):
-    """A list for `write_json` whose entries are made when they are written, so that few are held at a time."""
+    """A list for `write_json` whose entries are created while they are written, so that few are in memory."""
 
     def __init__(self, entries: Iterable[object]) -> None:
         self._entries = iter(entries)
-        super().__init__(islice(self._entries, 1))  # the encoder asks whether a list is empty
+        super().__init__(islice(self._entries, 1))  # the encoder tests whether a list is empty
 
     def __iter__(self) -> Iterator[object]:
         yield from super().__iter__()
@@ -91,6 +88,6 @@ class ListInParts(list[object]):
 
 
 def write_json(path: Path | str, content: object) -> None:
-    """Write indented JSON, whole or not at all; half a surrogate pair becomes JSON's escape. Local; raises DataError."""
+    """Write indented JSON atomically; unpaired surrogates become JSON escapes. Raises DataError."""
     pieces = json.JSONEncoder(indent=1, ensure_ascii=False, allow_nan=False).iterencode(content)
     write_whole(path, (piece.encode(errors="backslashreplace") for piece in chain(pieces, "\n")))

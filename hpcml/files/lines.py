@@ -1,6 +1,6 @@
-"""Lines of a plain or compressed file, divided over ranks by the bytes in which they start.
+"""Lines of a plain or compressed file, divided among ranks by the bytes in which they begin.
 
-A rank would have to unpack all that stands before its lines, so rank 0 unpacks a file once for all (`unpacked_once`).
+A rank would have to decompress everything before its lines, so rank 0 decompresses a file once for all ranks (`unpacked_once`).
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ BLOCK_BYTES = 1 << 23
 BUFFER_BYTES = 1 << 17
 LINE_MIB = 16  # the longest line by default
 MAX_LINE_MIB = 1 << 16
-UNPACK_BYTES = 1 << 28  # of memory for unpacking xz and zst, whose files say how much they take; xz -9 takes a quarter of it
-ZSTD = ("compression.zstd", "backports.zstd")  # Python's own module from 3.14 on, and the same one for earlier versions
-FEW = 3  # members of an archive that a message lists
-HEAD_BYTES = 8  # enough to tell what a file is
-TAR = slice(257, 262)  # where a tar archive says that it is one
+UNPACK_BYTES = 1 << 28  # memory limit for decompressing xz and zst, whose files state their need; xz -9 needs a quarter
+ZSTD = ("compression.zstd", "backports.zstd")  # the standard library's module from Python 3.14 on, and its backport
+FEW = 3  # members of an archive in a message
+HEAD_BYTES = 8  # enough to detect the compression
+TAR = slice(257, 262)  # position of the magic bytes of a tar archive
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# What reading a damaged compressed file raises; an OSError with a number is the operating system's.
+# Exceptions for damaged compressed files; an OSError with a number is one of the operating system.
 DAMAGE = (EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, OSError)
 
-COPIES: dict[Path, Path] = {}  # files that are unpacked already, and where; `unpacked_once` fills it
+UNPACKED_COPIES: dict[Path, Path] = {}  # compressed file -> its uncompressed copy, set by `unpacked_once`
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
 class CannotUnpack(OSError):
-    """A compressed file that is not damaged, but cannot be unpacked; the message says why and what to do."""
+    """A compressed file that is not damaged but cannot be decompressed; the message gives the reason and a remedy."""
 
 
-class _Unpacked(io.RawIOBase):
-    """The bytes of an xz or zst file, for which no more memory is taken than UNPACK_BYTES."""
+class _BoundedReader(io.RawIOBase):
+    """The bytes of an xz or zst file, decompressed with at most UNPACK_BYTES of memory."""
 
     def __init__(self, file: BinaryIO, kind: str, new_stream: Callable[[], Any]) -> None:
         self.file, self.kind, self.new_stream, self.stream, self.packed = file, kind, new_stream, new_stream(), b""
@@ -59,7 +59,6 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Unpack into `buffer`; how many bytes. Raises LZMAError, EOFError and OSError."""
         view = memoryview(buffer)
         while not (self.stream.eof and not self._next_stream()):
             if self.stream.needs_input and not self.packed and not (more := self.file.read(BUFFER_BYTES)):
@@ -70,8 +69,8 @@ class _Unpacked(io.RawIOBase):
                 data, self.packed = self.stream.decompress(self.packed, len(view)), b""
             except Exception as error:  # noqa: BLE001 - LZMAError, or ZstdError of a package that may be missing
                 if "limit" in str(error) or "too much memory" in str(error):
-                    needs = f"needs more than {UNPACK_BYTES >> 20} MiB of memory to unpack"
-                    raise CannotUnpack(f"{needs}; pack it again with {self.kind[1:].replace('zst', 'zstd')} -9") from None
+                    needs = f"needs more than {UNPACK_BYTES >> 20} MiB of memory to decompress"
+                    raise CannotUnpack(f"{needs}; compress it again with {self.kind[1:].replace('zst', 'zstd')} -9") from None
                 raise OSError(str(error)) from None
             if data:
                 view[: len(data)] = data
@@ -79,11 +78,11 @@ class _Unpacked(io.RawIOBase):
         return 0
 
     def _next_stream(self) -> bool:
-        """Whether another stream follows the one that ended; what else follows is passed over."""
+        """Continue with the next compressed stream; return False, ignoring other trailing data, if there is none."""
         packed = self.stream.unused_data.lstrip(b"\0")
         while len(packed) < HEAD_BYTES and (more := self.file.read(BUFFER_BYTES)):
             packed = (packed + more).lstrip(b"\0")
-        if kind_of(packed) != self.kind:
+        if detect_compression(packed) != self.kind:
             return False
         self.stream, self.packed = self.new_stream(), packed
         return True
@@ -91,7 +90,7 @@ class _Unpacked(io.RawIOBase):
 
 def _open_xz(file: BinaryIO, _: str) -> BinaryIO:
     new_stream = partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=UNPACK_BYTES)
-    return io.BufferedReader(_Unpacked(file, ".xz", new_stream), BUFFER_BYTES)
+    return io.BufferedReader(_BoundedReader(file, ".xz", new_stream), BUFFER_BYTES)
 
 
 def _open_zst(file: BinaryIO, _: str) -> BinaryIO:
@@ -99,12 +98,11 @@ def _open_zst(file: BinaryIO, _: str) -> BinaryIO:
         with suppress(ImportError):
             zstd = import_module(name)
             options = {zstd.DecompressionParameter.window_log_max: UNPACK_BYTES.bit_length() - 1}
-            return io.BufferedReader(_Unpacked(file, ".zst", partial(zstd.ZstdDecompressor, options=options)), BUFFER_BYTES)
-    raise CannotUnpack("compressed with zstd; pip install 'hpcml[zst]', or pack it again with gzip or xz")
+            return io.BufferedReader(_BoundedReader(file, ".zst", partial(zstd.ZstdDecompressor, options=options)), BUFFER_BYTES)
+    raise CannotUnpack("compressed with zstd; pip install 'hpcml[zst]', or compress it again with gzip or xz")
 
 
-def member_of(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    """Return the one file in an archive, apart from folders and what macOS adds. Raises CannotUnpack."""
+def find_only_member(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     members = [each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX/")]
     if any(each.filename == "xl/workbook.xml" for each in members):
         raise CannotUnpack("an Excel workbook; save the sheet as CSV in UTF-8")
@@ -118,15 +116,15 @@ def member_of(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 def _open_zip(file: BinaryIO, _: str) -> BinaryIO:
     if not file.seekable():
-        raise CannotUnpack("a ZIP archive that comes through a pipe; write it to disk first")
+        raise CannotUnpack("a ZIP archive in a pipe; write it to disk first")
     archive = zipfile.ZipFile(file)
     try:
-        return cast("BinaryIO", archive.open(member_of(archive)))
+        return cast("BinaryIO", archive.open(find_only_member(archive)))
     except NotImplementedError as error:
         raise CannotUnpack(f"a ZIP archive that Python cannot read ({error}); unpack it") from None
 
 
-# The first bytes of each kind of compressed file, its usual ending, and what unpacks it.
+# First bytes of each compressed format, its file ending, and the function that opens it.
 MAGIC: dict[bytes, tuple[str, Callable[..., Any]]] = {
     b"\x1f\x8b": (".gz", gzip.open),
     b"BZh": (".bz2", bz2.open),
@@ -134,60 +132,56 @@ MAGIC: dict[bytes, tuple[str, Callable[..., Any]]] = {
     b"\x28\xb5\x2f\xfd": (".zst", _open_zst),
     **dict.fromkeys([bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60)], (".zst", _open_zst)),  # skippable frames
     b"PK\3\4": (".zip", _open_zip),
-    b"PK\5\6": (".zip", _open_zip),  # an empty one
+    b"PK\5\6": (".zip", _open_zip),  # an empty archive
 }
 ENDINGS = {ending for ending, _ in MAGIC.values()}
 
 
-def kind_of(head: bytes) -> str:
-    """The kind of compression by a file's first bytes: one of ENDINGS, or "" for none."""
+def detect_compression(head: bytes) -> str:
+    """Return the compression by a file's first bytes: one of ENDINGS, or "" for none."""
     return next((kind for magic, (kind, _) in MAGIC.items() if head.startswith(magic)), "")
 
 
 def plain_name(path: Path) -> str:
-    """Return the name of a file without the ending of a compressed one; of a ZIP archive that of its member. As `open_plain`."""
+    """Return the name of a file without its compression ending; of a ZIP archive the name of its member. Raises as `open_plain`."""
     if path.suffix.lower() == ".zip":
         with open_regular(path) as raw, suppress(zipfile.BadZipFile, CannotUnpack), zipfile.ZipFile(raw) as archive:
-            return Path(member_of(archive).filename).name
+            return Path(find_only_member(archive).filename).name
     return path.stem if path.suffix.lower() in ENDINGS else path.name
 
 
 def unpacked(file: BinaryIO, kind: str) -> BinaryIO:
-    """The uncompressed bytes of a file of that kind; closing it does not close the file."""
+    """Return the uncompressed bytes of a file; closing them does not close the file."""
     opened: BinaryIO = next((opener(file, "rb") for known, opener in MAGIC.values() if known == kind), file)
     return opened
 
 
-def damaged(name: object, kind: str, error: Exception) -> Exception:
-    """The exception to raise for one of DAMAGE: a DataError, or that of the operating system."""
+def decompression_error(name: object, kind: str, error: Exception) -> Exception:
+    """Return the exception to raise for one of DAMAGE: a DataError, or the operating system's."""
     if isinstance(error, OSError) and error.errno is not None:
         return error
     if isinstance(error, CannotUnpack):
         return DataError(f"{name}: {error}")
-    return DataError(f"{name}: truncated or damaged {kind} file ({error}); get or make it again")
+    return DataError(f"{name}: truncated or damaged {kind} file ({error}); download or create it again")
 
 
 @contextmanager
 def open_plain(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file, or its copy, for reading its uncompressed bytes.
-
-    Raises DataError for a damaged compressed file and for a pipe, OSError as the system does.
-    """
+    """Open a regular file, or its uncompressed copy, and yield its uncompressed bytes. Raises DataError, OSError."""
     kind = ""
     try:
-        with open_regular(COPIES.get(path, path)) as raw:
-            kind = kind_of(raw.read(HEAD_BYTES))
+        with open_regular(UNPACKED_COPIES.get(path, path)) as raw:
+            kind = detect_compression(raw.read(HEAD_BYTES))
             raw.seek(0)
             with io.BufferedReader(raw, BUFFER_BYTES) as buffered, unpacked(buffered, kind) as file:
                 if cast("Any", file).peek(TAR.stop)[TAR] == b"ustar":
                     raise CannotUnpack("a tar archive; unpack it")
                 yield file
     except DAMAGE as error:
-        raise damaged(path, kind, error) from None
+        raise decompression_error(path, kind, error) from None
 
 
 def plain_size(path: Path) -> int:
-    """The number of uncompressed bytes. Raises as `open_plain`."""
     size = 0
     with open_plain(path) as file:
         if type(file) is io.BufferedReader and file.seekable():
@@ -198,10 +192,7 @@ def plain_size(path: Path) -> int:
 
 
 def read_lines(path: Path, longest: int, expected: str = "") -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, text) of the lines of a UTF-8 file, without line ends. Raises DataError, and as `open_plain`.
-
-    `expected` ends the sentence about a line of more than `longest` bytes.
-    """
+    """Yield (number from 1, text) of the lines of a UTF-8 file; `expected` ends the message about long lines. Raises DataError."""
     number = 0
     with open_plain(path) as file:
         while line := file.readline(longest + 1):
@@ -216,19 +207,17 @@ def read_lines(path: Path, longest: int, expected: str = "") -> Iterator[tuple[i
 
 
 def line_limit(max_line_mb: int | None) -> int:
-    """Return the longest line in bytes, by the option `max_line_mb`. Raises OptionError."""
     if max_line_mb is not None and not 1 <= max_line_mb <= MAX_LINE_MIB:
         raise OptionError("max_line_mb", max_line_mb, f"expected a number from 1 to {MAX_LINE_MIB}")
     return (max_line_mb or LINE_MIB) << 20
 
 
 def long_line(name: object, line: int, max_line: int) -> DataError:
-    """The sentence about a line that is too long."""
-    return DataError(f"{name}: line {line}: longer than {max_line / 2**20:g} MiB; shorten it, or raise --max-line-mb")
+    return DataError(f"{name}: line {line}: longer than {max_line / 2**20:g} MiB; shorten it or raise --max-line-mb")
 
 
 def byte_range(comm: mpi.Comm, path: Path) -> tuple[int, int]:
-    """Collective over `comm`. The uncompressed bytes where this rank's lines start. DataError."""
+    """Return the range of uncompressed bytes in which this rank's lines begin. Raises DataError. Collective over `comm`."""
     size = mpi.run_on_root(comm, f"reading {path}", lambda: plain_size(path))
     if size == 0:
         raise DataError(f"{path}: the file is empty; expected at least one line")
@@ -238,26 +227,23 @@ def byte_range(comm: mpi.Comm, path: Path) -> tuple[int, int]:
 def line_blocks(
     path: Path, begin: int, end: int | None, block_bytes: int = BLOCK_BYTES, max_line: int = LINE_MIB << 20
 ) -> Iterator[tuple[int, bytes]]:
-    """(offset, whole lines) of about `block_bytes` each: all lines that start in bytes begin..end, or behind `begin`.
-
-    Raises as `open_plain`, and DataError for a line of more than `max_line` bytes.
-    """
+    """Yield (offset, whole lines) of about `block_bytes`, for lines that begin in bytes begin to end. Raises DataError, OSError."""
     if end is not None and begin >= end:
         return
     with open_plain(path) as file:
-        offset = max(0, begin - 1)  # the line that contains this byte is another range's
+        offset = max(0, begin - 1)  # the line with this byte belongs to the previous range
         go_to(file, offset)
         while begin and (piece := file.readline(BUFFER_BYTES)):
             offset += len(piece)
             if piece.endswith(b"\n"):
                 break
         while end is None or offset < end:
-            n_bytes = min(block_bytes, max_line)  # so only the last line of a block can be too long
+            n_bytes = min(block_bytes, max_line)  # so that only the last line of a block can be too long
             block = file.read(n_bytes if end is None else min(n_bytes, end - offset))
             if not block and end is None:
                 return
             if not block:
-                raise DataError(f"{path}: ends after {offset} of {end} bytes; it must not change while it is read")
+                raise DataError(f"{path}: ends after {offset} of {end} bytes; the file must not change while it is read")
             last = block.rfind(b"\n", 0, -1) + 1
             if not block.endswith(b"\n"):
                 block += file.readline(max_line + 1)
@@ -270,7 +256,6 @@ def line_blocks(
 
 
 def go_to(file: BinaryIO, offset: int) -> None:
-    """Go to a byte of a file of which nothing was read."""
     if file.seekable():
         file.seek(offset)
         return
@@ -279,7 +264,6 @@ def go_to(file: BinaryIO, offset: int) -> None:
 
 
 def lines_before(path: Path, offset: int) -> int:
-    """The number of newlines in the first `offset` uncompressed bytes. Raises as `open_plain`."""
     count = 0
     with open_plain(path) as file:
         while offset > 0 and (block := file.read(min(BLOCK_BYTES, offset))):
@@ -290,10 +274,8 @@ def lines_before(path: Path, offset: int) -> int:
 
 @contextmanager
 def unpacked_once(comm: mpi.Comm, paths: Sequence[Path], scratch: Path, max_line: int) -> Iterator[None]:
-    """Collective over `comm`. In the body, `open_plain` reads rank 0's copies of compressed files.
-
-    They lie hidden in `scratch`, which all ranks must see, and go with the body; no rank may leave
-    it before all have read. Raises as `open_plain`, and DataError for lines above `max_line` bytes.
+    """Let `open_plain` read uncompressed copies in `scratch`, which rank 0 writes, in the body. Raises DataError. Collective over
+    `comm`.
     """
     copies: dict[Path, Path] = {}
     with ExitStack() as stack:
@@ -301,8 +283,8 @@ def unpacked_once(comm: mpi.Comm, paths: Sequence[Path], scratch: Path, max_line
             with mpi.agreed(comm, f"reading {path}"):
                 packed = False
                 if comm.rank == 0:
-                    with suppress(OSError, DataError), open_regular(path) as raw:  # what cannot be read is for its reader to say
-                        packed = bool(kind_of(raw.read(HEAD_BYTES)))
+                    with suppress(OSError, DataError), open_regular(path) as raw:  # errors are reported by the reader of the file
+                        packed = bool(detect_compression(raw.read(HEAD_BYTES)))
                 if packed:
                     copy = stack.enter_context(scratch_folder(f"{path.name}.unpacked", scratch)) / "plain"
                     with copy.open("wb", buffering=0) as out:
@@ -312,9 +294,9 @@ def unpacked_once(comm: mpi.Comm, paths: Sequence[Path], scratch: Path, max_line
                             size += len(block)
                     copies[path] = copy
         copies = comm.bcast(copies)
-        COPIES.update(copies)
+        UNPACKED_COPIES.update(copies)
         try:
             yield
         finally:
             for path in copies:
-                del COPIES[path]
+                del UNPACKED_COPIES[path]

@@ -1,4 +1,4 @@
-"""Opening what a user names as an input: all waiting has a limit, and small files stay small."""
+"""Opening of input files that a user names, without waiting indefinitely."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from hpcml.errors import DataError, file_error
 
-SMALL_BYTES = 1 << 24  # of a file that is read whole
-WRITER_SECONDS = 60.0  # to wait for somebody to write into a named pipe
-LOOK_SECONDS = 0.05  # between looks
+SMALL_BYTES = 1 << 24  # size limit of a file that is read at once
+WRITER_SECONDS = 60.0  # to wait for a writer of a named pipe
+POLL_SECONDS = 0.05
 
 
 def open_regular(path: Path | str, or_stream: bool = False) -> io.FileIO:
@@ -23,7 +23,7 @@ def open_regular(path: Path | str, or_stream: bool = False) -> io.FileIO:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError as error:
-        raise DataError(f"{str(path)!r}: cannot be a name of a file ({error})") from None
+        raise DataError(f"{str(path)!r}: not a valid file name ({error})") from None
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode) or (or_stream and not stat.S_ISDIR(mode)):
         return io.FileIO(descriptor, "rb")
@@ -34,23 +34,20 @@ def open_regular(path: Path | str, or_stream: bool = False) -> io.FileIO:
 
 
 def open_stream(path: Path | str) -> tuple[io.FileIO, bytes]:
-    """Return a file, named pipe or device, unbuffered, and what had to be read of it already.
-
-    Raises DataError if no writer opens the pipe within WRITER_SECONDS, and OSError.
-    """
+    """Open a file, pipe or device; return it and the bytes already read. Raises OSError, and DataError without a writer."""
     file, head, end = open_regular(path, or_stream=True), b"", time.monotonic() + WRITER_SECONDS
     try:
         if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             poll = select.poll()
             poll.register(file, select.POLLIN)
-            while not head and not poll.poll(1000 * LOOK_SECONDS):  # else there are bytes, or the writer has left
+            while not head and not poll.poll(1000 * POLL_SECONDS):  # otherwise there are bytes, or the writer has gone
                 try:
-                    head = os.read(file.fileno(), 1)  # a byte if it came meanwhile
-                except BlockingIOError:  # a writer is there, and silent
+                    head = os.read(file.fileno(), 1)  # a byte that arrived meanwhile
+                except BlockingIOError:  # a writer is connected, but has written nothing
                     break
                 if not head and time.monotonic() > end:
                     raise DataError(
-                        f"{path}: nobody has opened this pipe to write for {WRITER_SECONDS:g} s; start what writes into it"
+                        f"{path}: no process opened this pipe for writing within {WRITER_SECONDS:g} s; start the writer"
                     )
         os.set_blocking(file.fileno(), True)
     except BaseException:
@@ -60,7 +57,7 @@ def open_stream(path: Path | str) -> tuple[io.FileIO, bytes]:
 
 
 def read_beginning(path: Path | str, limit: int) -> bytes:
-    """A regular file's bytes, at most `limit` and one more. Raises DataError."""
+    """Return the bytes of a regular file, at most `limit` + 1. Raises DataError."""
     content = b""
     try:
         with open_regular(path) as file:
@@ -72,7 +69,7 @@ def read_beginning(path: Path | str, limit: int) -> bytes:
 
 
 def read_small(path: Path | str, limit: int = SMALL_BYTES) -> str:
-    """The text (UTF-8) of a regular file of at most `limit` bytes. Raises DataError."""
+    """Return the text (UTF-8) of a regular file of at most `limit` bytes. Raises DataError."""
     content = read_beginning(path, limit)
     if len(content) > limit:
         raise DataError(f"{path}: larger than {limit >> 20} MiB; expected a small text file")
@@ -83,7 +80,7 @@ def read_small(path: Path | str, limit: int = SMALL_BYTES) -> str:
 
 
 def decoded(text: bytes) -> str:
-    """Return text as UTF-8. Raises ValueError with the reason."""
+    """Decode UTF-8. Raises ValueError with the reason."""
     try:
         return text.decode()
     except UnicodeDecodeError as error:

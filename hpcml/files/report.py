@@ -1,7 +1,7 @@
-"""Results: a text for people, and the same as JSON.
+"""Results: a text for people, and the same content as JSON.
 
-A result is a dataclass that inherits `ReportedResult` and has `describe`. Its fields are the keys of its JSON
-object, unless it has an `as_dict` of its own.
+A result is a dataclass that inherits `ReportedResult` and defines `describe`. Its fields are the keys of its JSON object, unless it
+overrides `as_dict`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,15 @@ from hpcml.log import joined
 
 
 def cell(value: float, form: str = ".4f") -> str:
-    """Return a number for people; "-" if it is undefined."""
     return "-" if math.isnan(value) else f"{value:{form}}"
 
 
 def or_none(value: float) -> float | None:
-    """Return a number for JSON or CSV; None if it is undefined."""
     return None if math.isnan(value) else float(value)
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: paths are texts, arrays lists, records objects; NaN is null."""
+    """Convert a value for JSON: paths to strings, arrays to lists, records to objects, NaN to null."""
     if isinstance(value, float):
         return or_none(value)
     if isinstance(value, Path):
@@ -45,26 +43,22 @@ def plain(value: Any) -> Any:
     return [plain(each) for each in value] if type(value) in (list, tuple) else value
 
 
-def picked(thing: object, *names: str) -> dict[str, Any]:
-    """Return attributes by their names."""
-    return {name: getattr(thing, name) for name in names}
+def picked(item: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in names}
 
 
 class ReportedResult:
     """A result; str() is the text for people."""
 
     def describe(self) -> Iterable[str]:
-        """Return the lines of the text."""
         raise NotImplementedError
 
     def __str__(self) -> str:
         return joined(self.describe())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything, for JSON."""
         content: dict[str, Any] = plain(self)
         return content
 
     def write_json(self, path: Path | str) -> None:
-        """Write everything as JSON. Local; raises DataError."""
         atomic.write_json(path, self.as_dict())

@@ -1,11 +1,11 @@
-"""Writing one HDF5 file by all ranks without a parallel HDF5: rank 0 lays it out, each fills slabs.
+"""Writing of one HDF5 file by all ranks without parallel HDF5: rank 0 creates the layout, each rank writes slabs.
 
-The layout has contiguous datasets whose space is allocated at once, so a slab is a range of bytes
-that any rank can write with `pwrite`. Until it is complete the file has a temporary name.
+The layout has contiguous datasets whose space is allocated at once, so a slab is a range of bytes that any rank can write with
+`pwrite`. Until it is complete, the file has a temporary name.
 
-Arrays can have checksums, in blocks, which are verified while they are read. The checksum of a block
-is the sum modulo 2^64 of its 32-bit words, each times an odd factor that depends on its place. So
-the change of a single word always shows, and ranks that write parts of a block add their sums.
+Arrays can have checksums, in blocks, which are verified on reading. The checksum of a block is the sum modulo 2^64 of its 32-bit
+words, each multiplied by an odd factor that depends on its position. A change of a single word is always detected, and ranks that
+write parts of a block add their sums.
 """
 
 from __future__ import annotations
@@ -30,50 +30,45 @@ if TYPE_CHECKING:
 
 
 GROUP = "checksums"
-BLOCK = 1 << 16  # 32-bit words that have a checksum in common
-_ALIGNED = {"alignment_threshold": 1, "alignment_interval": 64}  # so that a mapped dataset is an aligned array
+BLOCK = 1 << 16  # 32-bit words that share a checksum
+_ALIGNED = {"alignment_threshold": 1, "alignment_interval": 64}  # so that mapped datasets are aligned
 
 
 class Slab(NamedTuple):
-    """A dataset that ranks fill: its full shape and its type."""
-
     shape: tuple[int, ...]
     dtype: str
 
 
 def add_checksums(values: np.ndarray, first: int, sums: np.ndarray) -> None:
-    """Add entries from number `first` of an array to the checksums (uint64), of which the first is that of the block of `first`."""
+    """Add entries from number `first` of an array to checksums (uint64), which begin with the block of `first`."""
     words = np.ascontiguousarray(values).view(np.uint32)
     if words.size:
         kernels.add_sums(words, first * (values.itemsize // 4), BLOCK, sums)
 
 
 class SlabFile:
-    """An HDF5 file under construction; `write` is local, the other methods are collective."""
+    """An HDF5 file that is being written; `write`, `flush` and `close` are local, the other methods collective."""
 
     def __init__(self, comm: mpi.Comm, path: Path, target: Path | None = None) -> None:
-        """`target` is the name that messages give the file; by default `path`."""
+        """`target` is the file name for messages (default: `path`)."""
         self.comm, self.path, self.target = comm, path, target or path
         self.offsets: dict[str, tuple[int, Slab]] = {}
-        self.sums: dict[str, np.ndarray] = {}  # of the arrays with checksums, what this rank has written
+        self.sums: dict[str, np.ndarray] = {}  # checksums of what this rank has written
         self.descriptor = -1
 
     def layout(
         self, slabs: dict[str, Slab], describe: Callable[[h5py.File], None] | None = None, checked: Iterable[str] = ()
     ) -> None:
-        """Collective. Rank 0 creates the file, allocates `slabs`, and calls `describe`.
-
-        `write_checksums` writes checksums of the slabs `checked`, which have one dimension.
-        """
+        """Create the file on rank 0, allocate `slabs`, and call `describe`; `checked` 1-d slabs get checksums. Collective."""
         sizes = {name: -(-slabs[name].shape[0] * (np.dtype(slabs[name].dtype).itemsize // 4) // BLOCK) for name in checked}
         slabs = slabs | {f"{GROUP}/{name}": Slab((size,), "<u8") for name, size in sizes.items()}
         offsets = {}
         with mpi.agreed(self.comm, f"creating {self.target}"):
             if self.comm.rank == 0:
-                plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)  # of contiguous bytes that exist at once but are not written
+                plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)  # contiguous space that is allocated at once but not written
                 plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
                 plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-                plist.set_obj_track_times(False)  # the bytes of a file depend on its content alone
+                plist.set_obj_track_times(False)  # so that the bytes of a file depend only on its content
                 with editing(self.path, new=True, target=self.target) as file:
                     for name, slab in slabs.items():
                         group, _, last = name.rpartition("/")
@@ -87,21 +82,18 @@ class SlabFile:
         self.sums = {name: np.zeros(size, np.uint64) for name, size in sizes.items()}
 
     def write_checksums(self) -> None:
-        """Collective. Write the checksums of what all ranks have written."""
         sums, self.sums = self.sums, {}
-        for name, found in sums.items():
-            mpi.allreduce_sum(self.comm, found.view(np.int64))
+        for name, values in sums.items():
+            mpi.allreduce_sum(self.comm, values.view(np.int64))
             if self.comm.rank == 0:
-                self.write(f"{GROUP}/{name}", 0, found)
+                self.write(f"{GROUP}/{name}", 0, values)
 
     def attach(self, offsets: dict[str, tuple[int, Slab]]) -> None:
-        """Collective. Take rank 0's table of offsets and open the file for `write`."""
         self.offsets = self.comm.bcast(offsets)
         with mpi.agreed(self.comm, f"opening {self.path}"):
             self.descriptor = os.open(self.path, os.O_RDWR)
 
     def write(self, name: str, first: int, rows: np.ndarray) -> None:
-        """Write `rows` at row `first` of dataset `name`. Local; raises OSError."""
         offset, slab = self.offsets[name]
         values = np.ascontiguousarray(rows, dtype=slab.dtype)
         width = math.prod(slab.shape[1:])
@@ -112,32 +104,26 @@ class SlabFile:
         write_at(self.descriptor, values.reshape(-1).data.cast("B"), offset + first * width * values.itemsize, self.target)
 
     def flush(self) -> None:
-        """Force what this rank has written to the disk. Local; raises OSError."""
         if self.descriptor >= 0:
             os.fsync(self.descriptor)
 
     def close(self) -> None:
-        """Close this rank's descriptor. Local."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
 
-class _Tolerant(io.FileIO):
-    """A file that keeps its first write error for later, for HDF5 crashes when it cannot write.
-
-    HDF5 reads what it has written: from that error on, that is in memory, too.
-    """
+class DeferredErrorFile(io.FileIO):
+    """A file that defers its first write error, because HDF5 crashes when it cannot write; later writes are kept in memory."""
 
     error: OSError | None = None
 
     def __init__(self, path: Path, mode: str) -> None:
         super().__init__(path, mode)
-        self._lost: list[tuple[int, bytes]] = []  # (offset, bytes) of what was written since the error
-        self._end = 0  # where the file would end
+        self._lost: list[tuple[int, bytes]] = []  # (offset, bytes) of writes since the error
+        self._end = 0  # end of the file if the writes had succeeded
 
     def write(self, data: ReadableBuffer) -> int:
-        """Write, or note why not and pretend."""
         begin, view = self.tell(), memoryview(data)
         try:
             write_at(self.fileno(), view, begin, Path(self.name))
@@ -150,7 +136,6 @@ class _Tolerant(io.FileIO):
         return len(view)
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Read what was written, or would have been."""
         begin, view = self.tell(), memoryview(buffer).cast("B")
         n = super().readinto(view)
         if self.error is None:
@@ -164,12 +149,10 @@ class _Tolerant(io.FileIO):
         return len(view)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a place; the end is where it would be."""
-        place = super().seek(offset, whence)
-        return super().seek(max(place, self._end + offset)) if whence == io.SEEK_END else place
+        position = super().seek(offset, whence)
+        return super().seek(max(position, self._end + offset)) if whence == io.SEEK_END else position
 
     def truncate(self, size: int | None = None) -> int:
-        """Change the size, or note why not and pretend."""
         try:
             return super().truncate(size)
         except OSError as error:
@@ -178,11 +161,8 @@ class _Tolerant(io.FileIO):
             return size or 0
 
 
-def _new(raw: _Tolerant) -> h5py.h5f.FileID:
-    """Return an empty HDF5 file whose root does not hold the time, with any HDF5.
-
-    The property lists hold `raw`. They must be gone before the program ends, else HDF5 crashes when it frees them.
-    """
+def _new(raw: DeferredErrorFile) -> h5py.h5f.FileID:
+    """Create an empty HDF5 file without timestamps. The property lists must be freed before the program ends, else HDF5 crashes."""
     access, creation = h5py.h5p.create(h5py.h5p.FILE_ACCESS), h5py.h5p.create(h5py.h5p.FILE_CREATE)
     access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
     access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110)
@@ -193,7 +173,7 @@ def _new(raw: _Tolerant) -> h5py.h5f.FileID:
 
 
 def group_in(file: h5py.File, name: str) -> h5py.Group:
-    """The group of this name. One that is made here does not hold the time, with any HDF5."""
+    """Return a group, created if necessary without timestamps."""
     if name not in file:
         above, _, last = name.rpartition("/")
         parent = group_in(file, above) if above else file
@@ -205,8 +185,8 @@ def group_in(file: h5py.File, name: str) -> h5py.Group:
 
 @contextmanager
 def editing(path: Path, new: bool = False, target: Path | None = None) -> Iterator[h5py.File]:
-    """An HDF5 file to write, `target` in messages. Raises OSError if any byte was not written."""
-    with _Tolerant(path, "w+" if new else "r+") as raw:
+    """Open an HDF5 file for writing; `target` is its name in messages. Raises OSError if any byte was not written."""
+    with DeferredErrorFile(path, "w+" if new else "r+") as raw:
         try:
             with h5py.File(_new(raw)) if new else h5py.File(raw, "r+", libver=("v110", "v110"), **_ALIGNED) as file:
                 yield file
@@ -229,7 +209,7 @@ def write_at(descriptor: int, data: memoryview, offset: int, path: Path) -> None
 
 @contextmanager
 def new_file(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[SlabFile]:
-    """Collective over `comm`. A SlabFile that appears at `path` after the body, or not at all."""
+    """Yield a SlabFile that appears at `path` after the body, or not at all. Collective over `comm`."""
     with temporary_path(comm, path, overwrite, inputs) as temporary:
         out = SlabFile(comm, temporary, Path(path))
         try:

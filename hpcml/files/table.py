@@ -1,10 +1,10 @@
 r"""Tables: aligned lines for people, and CSV for programs.
 
-The CSV files are UTF-8 with lines that end in "\n". A cell with a comma, a quote, "\n" or "\r" is quoted, so names stay as they
-are: `csv.reader(open(path, newline="", encoding="utf-8"))` gives them back, and so does `pandas.read_csv(path, header=None,
-dtype=str, keep_default_na=False)`; with a header pandas changes names that are there twice. Two things differ. A `'` stands before
-a text that a spreadsheet would take for a formula, and before a `'` and such a text. What such a file cannot hold, NUL and half of
-a surrogate pair, becomes `\x00` and `\udc80`.
+CSV files are UTF-8 with lines that end in "\n". A cell with a comma, a quote, "\n" or "\r" is quoted, so names are preserved:
+`csv.reader(open(path, newline="", encoding="utf-8"))` returns them, and so does `pandas.read_csv(path, header=None, dtype=str,
+keep_default_na=False)`; with a header pandas changes duplicate names. There are two exceptions. A `'` is written before a text that
+a spreadsheet would evaluate as a formula, and before a `'` followed by such a text. NUL and unpaired surrogates, which a file
+cannot contain, become `\x00` and `\udc80`.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ from hpcml.log import named, visible
 
 _NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
 _FIRST = "'=+-@\t\r"
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")  # the beginning of a text that a spreadsheet computes, maybe escaped
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")  # beginning of a formula for spreadsheets, possibly escaped
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-LARGEST = 1 << 30  # bytes of a table that is read
-LONGEST_CELL = (1 << 31) - 1  # that is read; Python's own limit is 128 KiB
+LARGEST = 1 << 30  # bytes of an input table
+LONGEST_CELL = (1 << 31) - 1  # characters of an input cell; Python's default limit is 128 KiB
 
 
 def table(rows: list[list[str]]) -> list[str]:
-    """Lines with aligned columns, the first to the left; names below headings are `named`."""
+    """Return lines with aligned columns, the first column left-aligned; names below the headings are `named`."""
     cells = [[visible(cell) for cell in rows[0]], *([named(cell) for cell in row] for row in rows[1:])]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     return ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells]
 
 
-def escaped_formula(cell: object) -> object:
-    """A cell with `'` before a text that a spreadsheet would compute; numbers stay as they are."""
+def escape_formula(cell: object) -> object:
+    """Write `'` before a text that a spreadsheet would evaluate; numbers are unchanged."""
     text = str(cell) if isinstance(cell, str | Path) else ""
     return f"'{text}" if text[:1] in _FIRST and _FORMULA.match(text) and not _NUMBER.fullmatch(text) else cell
 
 
 def unescaped_formulas(cells: Iterable[str]) -> list[str]:
-    """The cells before `escaped_formula`."""
+    """Undo `escape_formula`."""
     return [cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell for cell in cells]
 
 
 def storable(text: str) -> str:
-    """Text with escapes for NUL and half of a surrogate pair."""
-    return text if text.isascii() and "\0" not in text else _NOT_STORABLE.sub(lambda found: visible(found[0]), text)
+    """Escape NUL and unpaired surrogates."""
+    return text if text.isascii() and "\0" not in text else _NOT_STORABLE.sub(lambda match: visible(match[0]), text)
 
 
 def csv_lines(rows: Iterable[Sequence[object]], delimiter: str = ",") -> list[str]:
-    """The lines of a CSV file, with formulas escaped; a cell that is None is empty."""
+    """Return the lines of a CSV file, with formulas escaped; None becomes an empty cell."""
     lines: list[str] = []
-    # csv quotes only the characters of its own line end; "\r\n" makes it quote both
+    # csv quotes only characters of its own line end; "\r\n" makes it quote both.
     csv.writer(SimpleNamespace(write=lines.append), delimiter=delimiter, lineterminator="\r\n").writerows(
-        [escaped_formula(cell) for cell in row] for row in rows
+        [escape_formula(cell) for cell in row] for row in rows
     )
     return [storable(line[:-2]) + "\n" for line in lines]
 
 
 def pyarrow() -> Any:
-    """Return the package. Raises ConfigError if it is not installed."""
+    """Raises ConfigError if pyarrow is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -74,17 +74,16 @@ def pyarrow() -> Any:
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    """These lines as one text."""
     return "".join(csv_lines(rows))
 
 
 def write_table(path: Path | str, rows: Iterable[Sequence[object]]) -> None:
-    """Write rows, headings first, as a CSV file, whole or not. Local; raises DataError."""
+    """Write rows, headings first, as a CSV file, atomically. Raises DataError."""
     write_whole(path, csv_text(rows).encode())
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """The lines of a CSV file by column names. Raises DataError, ValueError or csv.Error."""
+    """Return the rows of a CSV file by column name. Raises DataError, ValueError or csv.Error."""
     before = csv.field_size_limit(LONGEST_CELL)
     try:
         rows = map(unescaped_formulas, csv.reader(io.StringIO(read_small(path, LARGEST), newline="")))
@@ -95,14 +94,14 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def joined_names(names: Iterable[str]) -> str:
-    r"""Names in one cell, with `;` between them: in a name `;` is `\;` and `\` is `\\`, and a name without letters is `\e`."""
+    r"""Join names with `;`: in a name `;` becomes `\;`, `\` becomes `\\`, and an empty name becomes `\e`."""
     return ";".join(name.replace("\\", "\\\\").replace(";", "\\;") or "\\e" for name in names)
 
 
 def split_names(cell: str, separator: str) -> list[str]:
-    r"""The names of a cell, without blanks around them: as `joined_names` has it, with this separator for `;`."""
+    """Split a cell into names without surrounding blanks, undoing `joined_names` with this separator."""
     if "\\" not in cell:
         return [name.strip() for name in cell.split(separator)]
     escaped = iter(re.findall(pattern := rf"\\(\\|{re.escape(separator)})", cell))
-    names = re.sub(pattern, "\0", cell).split(separator)  # a cell has no NUL of its own
+    names = re.sub(pattern, "\0", cell).split(separator)  # a cell cannot contain NUL
     return ["" if name == r"\e" else re.sub("\0", lambda _: next(escaped), name) for name in map(str.strip, names)]

@@ -1,7 +1,7 @@
-"""Temporary names for what is made until it is whole; what dead processes left there is removed.
+"""Temporary files for atomic writes; files left by dead processes are removed.
 
-The name says the host and the process that write. While it lives, the process holds a lock on the file: a lock that can be taken,
-on the host that the name says, means that its writer is dead. What other hosts left stays: not all file systems share locks.
+The name contains host and process number. While it is alive, the process holds a lock on the file: a lock that can be taken, on the
+host in the name, means that its writer is dead. Files of other hosts are kept, because not all file systems share locks.
 """
 
 from __future__ import annotations
@@ -19,31 +19,30 @@ from pathlib import Path
 
 from hpcml.signals import undone
 
-NAME_BYTES = 255  # of a name, in all file systems in use
-_RANK_BYTES = 11  # of what ranks append for parts of their own
+NAME_BYTES = 255  # longest file name in common file systems
+_RANK_BYTES = 11  # of the suffix that ranks append for their own parts
 _HOST_BYTES = 32
 
 
-def _shortened(name: str, n_bytes: int) -> str:
-    """Return the name, if it has at most `n_bytes` bytes; else its beginning and a checksum of it all."""
+def _shorten(name: str, n_bytes: int) -> str:
+    """Return the name, truncated to `n_bytes` bytes with a checksum if it is longer."""
     raw = os.fsencode(name)
     return name if len(raw) <= n_bytes else f"{os.fsdecode(raw[: n_bytes - 9])}~{zlib.crc32(raw):08x}"
 
 
 def _prefix(final: Path) -> str:
-    """Return the temporary names of one destination on this host, up to the number of the process."""
-    host = _shortened(socket.gethostname(), _HOST_BYTES)
+    host = _shorten(socket.gethostname(), _HOST_BYTES)
     rest = len(os.fsencode(f"..part-{host}-{'9' * 10}")) + _RANK_BYTES
-    return f".{_shortened(final.name, NAME_BYTES - rest)}.part-{host}-"
+    return f".{_shorten(final.name, NAME_BYTES - rest)}.part-{host}-"
 
 
 def temporary_name(final: Path) -> Path:
-    """Return the hidden name in the folder of `final` under which this process makes it."""
+    """Return the hidden name, in the folder of `final`, under which this process writes it."""
     return final.with_name(f"{_prefix(final)}{os.getpid()}")
 
 
 def remove(temporary: Path) -> None:
-    """Remove what a temporary name stands for, and the ranks' parts NAME-RANK. Local; no errors."""
+    """Remove a temporary file or folder, and the ranks' parts NAME-RANK, ignoring errors."""
     with suppress(OSError):
         for path in temporary.parent.iterdir():
             if path.name == temporary.name or path.name.startswith(f"{temporary.name}-"):
@@ -60,10 +59,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None]:
-    """Until the body's end an empty file or folder of that name is ours. Local; OSError.
-
-    What dead processes left of the same destination is removed first. The body renames or removes what it made.
-    """
+    """Create and lock an empty file or folder during the body, which renames or removes it. Raises OSError."""
     remove_left(final)
     try:
         if folder:
@@ -73,7 +69,7 @@ def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(final)) from None
     try:
-        with suppress(OSError):  # where there are no locks, nothing is taken for left
+        with suppress(OSError):  # without locks, no file counts as left over
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
@@ -82,7 +78,7 @@ def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None
 
 @contextmanager
 def scratch_folder(name: str, parent: Path | None = None) -> Iterator[Path]:
-    """A folder in `parent` (TMPDIR) that goes with body or process. Local; raises OSError."""
+    """Yield a folder in `parent` (default: TMPDIR) that is removed after the body or when the process ends. Raises OSError."""
     final = (parent or Path(tempfile.gettempdir())) / name
     folder = temporary_name(final)
     with undone(partial(_remove, folder)), claimed(folder, final, folder=True):
@@ -94,17 +90,17 @@ def scratch_folder(name: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def remove_left(final: Path) -> None:
-    """Remove what dead processes of this host left of `final`. Local; raises nothing."""
+    """Remove files that dead processes of this host left for `final`, ignoring errors."""
     begin = _prefix(final)
     with suppress(OSError):
         for path in final.parent.iterdir():
             pid = path.name.removeprefix(begin).partition("-")[0]
-            if path.name.startswith(begin) and pid.isdigit() and not _alive(final.with_name(begin + pid)):
+            if path.name.startswith(begin) and pid.isdigit() and not _has_live_writer(final.with_name(begin + pid)):
                 _remove(path)
 
 
-def _alive(temporary: Path) -> bool:
-    """Whether somebody still makes this, or it is unclear; without the file itself, nobody."""
+def _has_live_writer(temporary: Path) -> bool:
+    """Return whether the writer of a temporary file is alive or its state is unknown; False if the file is missing."""
     try:
         descriptor = os.open(temporary, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:

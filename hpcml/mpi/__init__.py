@@ -1,18 +1,18 @@
-"""The MPI layer: the only code that imports mpi4py. Communicators are passed in; none is global.
+"""The MPI layer: the only code that imports mpi4py. Communicators are passed as arguments; none is global.
 
-Where mpi4py finds no MPI library, a communicator of one process (`single`) stands in for mpi4py's.
+If mpi4py finds no MPI library, a communicator of one process (`single`) replaces mpi4py's.
 
     def load(comm, path):
-        with mpi.agreed(comm, f"reading {path}"):  # if one rank fails, all raise its sentence
+        with mpi.agreed(comm, f"reading {path}"):  # if one rank fails, all raise its error
             rows = read(path, comm.rank, comm.size)
         total = mpi.exact_sum(comm, losses, bound, n_global)  # the same bits on any number of ranks
 
-Begin with `collectives`, then `exact`. `start` begins and ends the program on all ranks,
-`messages` exchanges arrays between a few of them, `memory` says how much a rank may plan with.
+Begin with `collectives`, then `exact`. `start` begins and ends the program on all ranks, `messages` exchanges arrays between a few
+of them, `memory` computes how much memory a rank may use.
 """
 
-# ruff: noqa: F401  # these names are what the other rooms use
-from hpcml.mpi import binding  # first: ranks are connected before NumPy is loaded, which takes longer on some
+# ruff: noqa: F401  # names for other packages
+from hpcml.mpi import binding  # first: connect ranks before NumPy is loaded, which takes longer on some ranks
 from hpcml.mpi.collectives import (
     RepeatedSum,
     agreed,

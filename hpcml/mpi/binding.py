@@ -1,4 +1,4 @@
-"""The module `MPI`: mpi4py's, with MPI started, or `single` where mpi4py finds no MPI library."""
+"""The module `MPI`: mpi4py's, with MPI started, or `single` if mpi4py finds no MPI library."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     missing: str
 else:
-    with warnings.catch_warnings():  # hpcml.mpi.start says the same with its consequence and the remedy
+    with warnings.catch_warnings():  # hpcml.mpi.start reports it with a remedy
         warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)
-        MPI, missing = runtime.load()  # the reason why there is no library, or ""
+        MPI, missing = runtime.load()  # `missing`: why there is no library, or ""
 
-runtime.unname_shared_memory()  # also of an MPI that somebody else has started
+runtime.unname_shared_memory()  # also if other code has started MPI

@@ -1,8 +1,8 @@
 """Order-independent sums: float64 addends rounded to a grid on which every addition is exact.
 
-If all partial sums of a set of numbers are multiples of one power of two, g, and smaller than 2^53 g, float64 adds them without
-rounding, so neither the order nor the number of ranks can change a bit. One level keeps about 52 - log2(bound / value) bits of each
-addend; where more is wanted, a second level sums what the first rounded away.
+If all partial sums of a set of numbers are multiples of a power of two, g, and smaller than 2^53 g, float64 adds them without
+rounding, so neither order nor number of ranks can change a bit. One level keeps about 52 - log2(bound / value) bits of each addend;
+for more bits, a second level sums what the first rounded off.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from hpcml.mpi.collectives import allreduce_sum
 
 
 def grid(bound: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """For sums whose absolute values add up to at most `bound`: (shift, spacing), elementwise.
-
-    `(x + shift) - shift` rounds x to the nearest multiple of `spacing`, a power of two.
+    """Return (shift, spacing) for sums whose absolute values total at most `bound`: `(x + shift) - shift` rounds to multiples of
+    spacing.
     """
     exponent = np.frexp(np.maximum(bound, 2.0**-900))[1] + 1  # bound < 2^(exponent - 1)
     return np.ldexp(1.5, exponent), np.ldexp(1.0, exponent - 52)
@@ -29,25 +28,21 @@ SHIFT_OF_LEVEL = np.array([grid(2.0 ** (2 * level - 129))[0] for level in range(
 
 
 def grid_levels(bounds: np.ndarray) -> np.ndarray:
-    """For each sum the level (uint8) of its grid in SHIFT_OF_LEVEL, at most a bit too coarse.
-
-    `bounds` (float64, the same on all ranks): at least each sum's total of absolute values.
-    """
+    """Return the level (uint8) in SHIFT_OF_LEVEL for sums whose absolute values total at most `bounds` (the same on all ranks)."""
     exponents = np.frexp(bounds)[1]  # bounds < 2^exponents
     halves: np.ndarray = np.clip((exponents + 129) // 2, 0, 255)
     return halves.astype(np.uint8)
 
 
 def lies_on_grid(shift: float, smallest: float) -> bool:
-    """Whether each float32 of size `smallest` or more is on the grid of `shift`."""
+    """Return whether each float32 of magnitude `smallest` or more is on the grid of `shift`."""
     spacing = shift / 1.5 * 2.0**-52
     return spacing <= 2.0 ** (math.frexp(smallest)[1] - 24)
 
 
 def exact_sum(comm: MPI.Comm, values: np.ndarray, bound: float, n_global: int) -> float:
-    """Collective over `comm`. The sum of all `values` (1-d float64): always the same bits.
-
-    `bound` is at least the sum of all absolute values, `n_global` their number on all ranks.
+    """Return the sum of `n_global` values, whose absolute values total at most `bound`: always the same bits. Collective over
+    `comm`.
     """
     shift, spacing = grid(bound)
     high = (values + shift) - shift

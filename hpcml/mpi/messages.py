@@ -1,6 +1,6 @@
-"""Messages between a rank and a few others: exchanged in step, or left in a mailbox.
+"""Messages between a rank and a few others: synchronous exchanges, and a mailbox without waiting.
 
-A message is a list of arrays, which mpi4py pickles; between two ranks messages arrive in the order in which they were sent.
+A message is a list of arrays, which mpi4py pickles; messages between two ranks arrive in the order in which they were sent.
 """
 
 from __future__ import annotations
@@ -13,19 +13,16 @@ import numpy as np
 from hpcml.mpi.binding import MPI
 
 _STEP, _LETTER = 1, 2  # tags
-_END = None  # the letter that says that no other comes
+_END = None  # the last message of a sender
 
 Arrays = list[np.ndarray]
 
 
 def exchange_with(comm: MPI.Comm, parts: dict[int, Arrays]) -> dict[int, Arrays]:
-    """Collective over the ranks concerned, which all name each other. Exchange messages.
-
-    The values of large arrays are sent as they lie in memory.
-    """
+    """Exchange messages with ranks that all name each other; large arrays are not copied. Collective over these ranks."""
     if not parts:
         return {}
-    from mpi4py.util import pkl5  # which needs an MPI library, as a single process does not
+    from mpi4py.util import pkl5  # imported here: needs an MPI library, which a single process may not have
 
     direct = pkl5.Comm(comm)
     requests = [direct.isend(arrays, rank, _STEP) for rank, arrays in parts.items()]
@@ -35,18 +32,17 @@ def exchange_with(comm: MPI.Comm, parts: dict[int, Arrays]) -> dict[int, Arrays]
 
 
 def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
-    """Collective over `comm`. Send `parts[r]` to rank r; return what each rank sent, in order."""
+    """Send `parts[r]` to rank r; return what each rank sent, in rank order. Collective over `comm`."""
     received = exchange_with(comm, {rank: [part] for rank, part in enumerate(parts) if rank != comm.rank})
     received[comm.rank] = [parts[comm.rank]]
     return [received[rank][0] for rank in range(comm.size)]
 
 
 class Mailbox:
-    """Letters between this rank and some others, none of which ever waits for another.
+    """Messages between this rank and some others, none of which ever waits for another.
 
-    Only the latest letter to a rank is kept: it leaves when the one before has arrived. Its text is
-    made, and copied, when it leaves; with an MPI older than version 4 it has less than 2 GiB. Each
-    rank named must name this one. Making a mailbox, and all its methods but `close`, are local.
+    Only the latest message to a rank is kept: it leaves when the previous one has arrived, and is created and copied then; with MPI
+    versions below 4 it must be smaller than 2 GiB. Each named rank must name this one. All methods but `close` are local.
     """
 
     def __init__(self, comm: MPI.Comm, ranks: Iterable[int]) -> None:
@@ -54,11 +50,11 @@ class Mailbox:
         self._leaving: dict[int, MPI.Request | None] = dict.fromkeys(ranks)
         self._arriving = dict(self._leaving)
         self._next: dict[int, Callable[[], Arrays]] = {}
-        self._ended: set[int] = set()  # ranks of which no letter comes any more
+        self._ended: set[int] = set()  # ranks whose last message has arrived
         self._n_sent, self._n_received = Counter[int](), Counter[int]()
 
     def post(self, rank: int, write: Callable[[], Arrays]) -> None:
-        """Send `write()` to a rank once the letter before has left; the latest one counts."""
+        """Send `write()` to a rank once the previous message has left; a later `post` replaces it."""
         self._next[rank] = write
         self._send(rank)
 
@@ -72,7 +68,7 @@ class Mailbox:
             self._n_sent[rank] += 1
 
     def collect(self) -> list[tuple[int, Arrays]]:
-        """The letters that have arrived since, in order; also lets waiting ones leave."""
+        """Return the messages that have arrived, in order, and let waiting ones leave."""
         letters = []
         for rank in self._leaving:
             self._send(rank)
@@ -81,16 +77,15 @@ class Mailbox:
         return letters
 
     def _receive(self, rank: int) -> Arrays | None:
-        """One complete letter of a rank, or None."""
         if rank in self._ended:
             return None
         if self._arriving[rank] is None:
             message = self.comm.improbe(source=rank, tag=_LETTER)
             self._arriving[rank] = None if message is None else message.irecv()
         request = self._arriving[rank]
-        is_there, content = (False, None) if request is None else request.test()
+        is_complete, content = (False, None) if request is None else request.test()
         letter: Arrays | None = content
-        if not is_there:
+        if not is_complete:
             return None
         self._arriving[rank] = None
         if letter is _END:
@@ -100,14 +95,13 @@ class Mailbox:
         return letter
 
     def close(self) -> list[tuple[int, Arrays]]:
-        """Collective over the ranks concerned. End it: the letters that still arrived.
-
-        Letters that have not left are dropped. Afterwards nothing is under way; what each rank has sent, the other has received.
+        """Drop waiting messages; return those that still arrived, after which none is in transit. Collective over the ranks
+        concerned.
         """
         self._next.clear()
         letters, open_to = [], set(self._leaving)
         while open_to or len(self._ended) < len(self._leaving):
-            letters += self.collect()  # the others cannot end before what they sent has arrived
+            letters += self.collect()  # other ranks cannot finish before their messages have arrived
             for rank in [rank for rank in sorted(open_to) if self._leaving[rank] is None]:
                 self._leaving[rank] = self.comm.isend(_END, rank, _LETTER)
                 open_to.remove(rank)

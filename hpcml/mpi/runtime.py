@@ -1,7 +1,7 @@
-"""MPI's beginning and end without Python's lock, in which a waiting rank could not be ended.
+"""Start and end of MPI without Python's lock, while holding which a waiting rank could not be stopped.
 
-MPICH ends the process if it cannot start. So what keeps it from starting is looked for before: variables of another
-launcher, and too little shared memory. Whatever else goes wrong in `MPI_Init` ends with exit code 2, too.
+MPICH ends the process if it cannot start. So obstacles are checked first: variables of another launcher, and too little shared
+memory. Any other failure of `MPI_Init` also ends with exit code 2.
 """
 
 from __future__ import annotations
@@ -25,49 +25,49 @@ from hpcml import loading
 from hpcml.errors import EXIT_USER, ConfigError, is_out_of_memory
 from hpcml.launcher import has_connection, launcher, launching_ancestor, number_in
 
-_THREAD_MULTIPLE = 3  # in MPICH, its relatives and Open MPI
+_THREAD_MULTIPLE = 3  # in MPICH, its derivatives and Open MPI
 SHARED_MEMORY = Path("/dev/shm")
 CELLS = "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_NUM_CELLS"
-# Bytes of shared memory that MPICH 5.0 takes: of each rank, and of each cell of its queue of messages. Messages take no longer
-# with 4 cells than with 64 (8 bytes to 16 MiB, on 2 ranks).
+# Bytes of shared memory that MPICH 5.0 uses per rank, and per cell of its message queue. Messages are as fast with 4 cells as
+# with 64 (8 bytes to 16 MiB, on 2 ranks).
 _RANK_BYTES, _CELL_BYTES, _FEW_CELLS, _MOST_CELLS = 12_500, 16_400, 4, 64
 _ENLARGE = "enlarge it (docker run --shm-size=1g; Kubernetes: an emptyDir with medium: Memory on /dev/shm)"
 _ABSENT = re.compile(r"libmpi\.so[.\d]*: cannot open shared object file: No such file")
-_RELAY_SECONDS = 0.3  # for a launcher to pass a line on, or to end the other ranks
+_RELAY_SECONDS = 0.3  # for a launcher to forward a line, or to end the other ranks
 
 
 def load() -> tuple[ModuleType, str]:
-    """Return mpi4py's module with MPI started, or `single` and the reason why no MPI library could be loaded.
-
-    Raises ConfigError if MPI cannot start, or cannot be loaded from where MPI4PY_LIBMPI says.
-    """
+    """Return mpi4py's module with MPI started, or `single` and the reason why there is no library. Raises ConfigError."""
     if "mpi4py.MPI" not in sys.modules:
         try:
-            if (found := importlib.util.find_spec("mpi4py.MPI")) is None:
+            if (spec := importlib.util.find_spec("mpi4py.MPI")) is None:
                 raise OSError("mpi4py has no build for the MPI library")
-            library = ctypes.CDLL(found.origin, mode=ctypes.RTLD_GLOBAL)
+            library = ctypes.CDLL(spec.origin, mode=ctypes.RTLD_GLOBAL)
         except (RuntimeError, OSError) as error:
             if is_out_of_memory(error):
                 raise
             lines = str(error).splitlines()
-            why = ([line for line in lines if not _ABSENT.search(line)] or lines)[-1]  # a library that is there comes first
+            reason = ([line for line in lines if not _ABSENT.search(line)] or lines)[
+                -1
+            ]  # prefer the error of a library that exists
             if path := os.environ.get("MPI4PY_LIBMPI"):
-                raise ConfigError(f"MPI4PY_LIBMPI={path}: not an MPI library for mpi4py ({why}); correct or unset it") from None
-            return importlib.import_module("hpcml.mpi.single"), why
-        unwanted = not mpi4py.rc.initialize or os.environ.get("MPI4PY_RC_INITIALIZE") == "0"  # which mpi4py itself reads later
-        if not unwanted and "mpiabi" not in str(found.origin):
-            _begin(library)
+                raise ConfigError(f"MPI4PY_LIBMPI={path}: not an MPI library for mpi4py ({reason}); correct or unset it") from None
+            return importlib.import_module("hpcml.mpi.single"), reason
+        is_disabled = (
+            not mpi4py.rc.initialize or os.environ.get("MPI4PY_RC_INITIALIZE") == "0"
+        )  # which mpi4py itself reads only later
+        if not is_disabled and "mpiabi" not in str(spec.origin):
+            _start_mpi(library)
     from mpi4py import MPI
 
     return MPI, ""
 
 
-def _begin(library: ctypes.CDLL) -> None:
-    """Start MPI for mpi4py. Raises ConfigError if it cannot start."""
+def _start_mpi(library: ctypes.CDLL) -> None:
     name, provided = ctypes.create_string_buffer(8192), ctypes.c_int()
     library.MPI_Get_library_version(name, ctypes.byref(provided))
     is_mpich, is_connected = name.value.startswith(b"MPICH"), has_connection()
-    if not is_connected:  # a worker of joblib, or a script's second command: it has the variable, but no socket
+    if not is_connected:  # a joblib worker, or a later command of a script, inherits the variable, but no socket
         os.environ.pop("PMI_FD", None)
     if is_mpich and not launching_ancestor():
         os.environ.pop("PMI_PORT", None)
@@ -75,27 +75,24 @@ def _begin(library: ctypes.CDLL) -> None:
         try:
             fit_shared_memory(number_in("MPI_LOCALNRANKS") or launcher()[1])
         except ConfigError as error:
-            if loading.in_program and is_connected:  # ranks on other nodes would wait for this one
+            if loading.in_program and is_connected:  # otherwise ranks on other nodes would wait for this one
                 _end_job(str(error))
             raise
-    # MPICH without PMIx does not start if it sees these, of srun --mpi=pmix, say. `mpi.start` reads them afterwards.
+    # MPICH without PMIx does not start with these variables, for example of srun --mpi=pmix. `mpi.start` reads them later.
     has_pmix = not is_mpich or hasattr(library, "PMIx_Init")
     hidden = {key: os.environ.pop(key) for key in list(os.environ) if key.startswith("PMIX_") and not has_pmix}
-    _initialize(library, provided)
+    _call_init(library, provided)
     os.environ.update(hidden)
-    if is_connected:  # a command that this process starts is no rank
+    if is_connected:  # commands that this process starts are not ranks
         os.set_inheritable(int(os.environ["PMI_FD"]), False)
-    with suppress(ValueError):  # in another thread than the main one
-        signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGHUP))  # UCX has taken it, to switch its messages on
-    mpi4py.rc.finalize = True  # what mpi4py did not start it would leave to others
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGHUP))  # restore it: UCX uses SIGHUP to switch on its messages
+    mpi4py.rc.finalize = True  # by default mpi4py does not finalize an MPI that it did not start
 
 
 def fit_shared_memory(n_ranks: int) -> None:
-    """Let MPICH take less shared memory where there is little. Raises ConfigError where there is none.
-
-    The ranks of a node must choose alike, and what is free changes while they start: they go by the size.
-    """
-    with suppress(OSError):  # a killed process with this number may have left it, and MPICH would trust its content
+    """Reduce MPICH's use of shared memory by its total size, as all ranks of a node must alike. Raises ConfigError."""
+    with suppress(OSError):  # a killed process with this number may have left it, and MPICH would use its content
         (SHARED_MEMORY / f"mpich_shm_{os.getpid():x}_0").unlink()
     try:
         system, is_writable = os.statvfs(SHARED_MEMORY), os.access(SHARED_MEMORY, os.W_OK | os.X_OK)
@@ -116,31 +113,31 @@ def fit_shared_memory(n_ranks: int) -> None:
 
 
 def unname_shared_memory() -> None:
-    """Unlink MPICH's memory, which all ranks of the node have mapped when MPI has started: it would stay in /dev/shm."""
-    with suppress(OSError):  # elsewhere it is not known
+    """Unlink MPICH's shared memory, which all ranks of the node have mapped by now; otherwise it would stay in /dev/shm."""
+    with suppress(OSError):  # no /proc
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
         for name in set(re.findall(rf"{SHARED_MEMORY}/mpich_shm_\S+", maps)):
-            Path(name).unlink(missing_ok=True)  # another rank may be quicker
+            Path(name).unlink(missing_ok=True)  # another rank may have unlinked it
 
 
-def _initialize(library: ctypes.CDLL, provided: ctypes.c_int) -> None:
-    """Call MPI_Init_thread. If it ends the process, or uses shared memory that is full, end the job with a sentence."""
+def _call_init(library: ctypes.CDLL, provided: ctypes.c_int) -> None:
+    """Call MPI_Init_thread. If it ends the process or shared memory is full, end the job with a message."""
     is_running = False
 
     def on_exit(_: object) -> None:
         if not is_running:
-            _end_job("MPI could not start, for the reason above; if it names PMI, unset the variables of an outer mpirun or srun")
+            _end_job("MPI could not start (see above); if the message names PMI, unset the variables of an outer mpirun or srun")
 
     def on_bus_error(_: int) -> None:
         unname_shared_memory()
-        _end_job(f"{SHARED_MEMORY} is full, so MPI could not start; remove files that nobody uses, or {_ENLARGE}")
+        _end_job(f"{SHARED_MEMORY} is full, so MPI could not start; remove unused files, or {_ENLARGE}")
 
     system = ctypes.CDLL(None)
     callbacks = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(on_exit), ctypes.CFUNCTYPE(None, ctypes.c_int)(on_bus_error)
     system.signal.restype = ctypes.c_void_p
     earlier = system.signal(signal.SIGBUS, callbacks[1])
     owner = ctypes.cast(callbacks[0], ctypes.c_void_p)
-    if is_glibc := hasattr(system, "gnu_get_libc_version"):  # others cannot take a function back that is called at exit
+    if is_glibc := hasattr(system, "gnu_get_libc_version"):  # other C libraries cannot unregister an exit function
         system.__cxa_atexit(callbacks[0], None, owner)
     library.MPI_Init_thread(None, None, _THREAD_MULTIPLE, ctypes.byref(provided))
     is_running = True
@@ -150,18 +147,18 @@ def _initialize(library: ctypes.CDLL, provided: ctypes.c_int) -> None:
 
 
 def _end_job(sentence: str) -> NoReturn:
-    """Print why MPI cannot start, once a node, and end all ranks with exit code 2."""
+    """Print why MPI cannot start, once per node, and end all ranks with exit code 2."""
     time.sleep(3 * _RELAY_SECONDS * min(number_in("MPI_LOCALRANKID"), 10))
     os.write(2, f"hpcml: {sentence}\n".encode())
     if has_connection():
-        time.sleep(_RELAY_SECONDS)  # the launcher does not read what is printed once a rank has aborted
-        os.write(int(os.environ["PMI_FD"]), f"cmd=abort exitcode={EXIT_USER}\n".encode())  # what MPI_Abort would send
+        time.sleep(_RELAY_SECONDS)  # the launcher stops reading output once a rank has aborted
+        os.write(int(os.environ["PMI_FD"]), f"cmd=abort exitcode={EXIT_USER}\n".encode())  # the message that MPI_Abort would send
         time.sleep(_RELAY_SECONDS)
     os._exit(EXIT_USER)
 
 
 def end() -> None:
-    """End MPI. Waits for the other ranks."""
+    """End MPI, waiting for the other ranks."""
     from mpi4py import MPI
 
     if MPI.Is_initialized() and not MPI.Is_finalized():
@@ -169,5 +166,4 @@ def end() -> None:
 
 
 def node_name() -> str:
-    """The name of this node: Slurm's, else the machine's."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()

@@ -1,4 +1,4 @@
-"""Start-up and shut-down: the world communicator, the launcher check, the abort hook."""
+"""Start and end of the program on all ranks: world communicator, launcher check, abort hook."""
 
 from __future__ import annotations
 
@@ -27,21 +27,20 @@ from hpcml.mpi.binding import MPI, missing
 
 Comm = MPI.Comm
 
-RELAY_SECONDS = 0.2  # for the launcher to pass on what was printed: at an abort it kills at once
-LEAVE_SECONDS = 5.0  # that ranks may be apart when they end by the same error
-MEET_SECONDS = 120.0  # and when they have done their work: rank 0 may still print
-FINISH_SECONDS = 20.0  # that MPI may take to end when all ranks are at it
+RELAY_SECONDS = 0.2  # for the launcher to forward output before an abort, which kills at once
+LEAVE_SECONDS = 5.0  # time between ranks that end with the same error
+MEET_SECONDS = 120.0  # time between ranks that finish their work: rank 0 may still print
+FINISH_SECONDS = 20.0  # for MPI to end once all ranks have called for it
 
 
 def library() -> str:
-    """The MPI library that mpi4py uses: name and version."""
     if missing:
         return "no MPI library: one process"
     return " ".join(MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\0").split())
 
 
 def abi() -> str:
-    """The MPI ABI in use (MPICH, Open MPI, or the standard one), and what mpi4py was built for; without MPI the reason."""
+    """Return the MPI ABI in use (MPICH, Open MPI, or the standard one) and mpi4py's build; without MPI the reason."""
     if missing:
         return f"mpi4py {mpi4py.__version__}: {missing}"
     kind, is_wheel = loaded_build(Path(MPI.__file__).name)
@@ -52,23 +51,22 @@ def abi() -> str:
 
 
 def loaded_build(file: str) -> tuple[str, bool]:
-    """Of the name of mpi4py's module: the ABI in it, and whether there is one, as in wheels."""
     kind = file.split(".")[1]
     is_wheel = not kind.startswith(("cpython", "abi3", "so"))
     return (kind if is_wheel else ""), is_wheel
 
 
 def _abort_hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print the traceback with the rank (a sentence for lack of memory), then end all."""
+    """Print the traceback with the rank (for lack of memory one line), then end all ranks."""
     rank = MPI.COMM_WORLD.rank
     if issubclass(kind, KeyboardInterrupt):
         print("hpcml: interrupted", file=sys.stderr, flush=True)
         _abort(130)
     if is_out_of_memory(error):
         ours = [frame for frame in traceback.extract_tb(trace) if f"{os.sep}hpcml{os.sep}" in frame.filename]
-        _end(out_of_memory(rank, f"in {ours[-1].name}" if ours else "", error))
+        _end_all_ranks(out_of_memory(rank, f"in {ours[-1].name}" if ours else "", error))
     if issubclass(kind, MPI.Exception):
-        time.sleep(LEAVE_SECONDS)  # probably another rank was killed: then the launcher ends this one, and says why
+        time.sleep(LEAVE_SECONDS)  # another rank was probably killed; the launcher then ends this one and reports it
     text = "".join(traceback.format_exception(kind, error, trace))
     print(f"hpcml: rank {rank} failed unexpectedly; all ranks end now\n{text}", file=sys.stderr, flush=True)
     sys.stdout.flush()
@@ -77,38 +75,40 @@ def _abort_hook(kind: type[BaseException], error: BaseException, trace: Tracebac
 
 
 def _abort(code: int) -> NoReturn:
-    """End all ranks at once. MPICH's Abort comes back until the launcher has killed this rank."""
+    """End all ranks at once. MPICH's Abort returns until the launcher has killed this rank."""
     time.sleep(RELAY_SECONDS)
     MPI.COMM_WORLD.Abort(code)
     time.sleep(LEAVE_SECONDS)
     os._exit(code)
 
 
-def _end(sentence: str, code: int = EXIT_USER) -> NoReturn:
-    """Print the reason and end all ranks at once, wherever they are."""
-    print(f"hpcml: {sentence}", file=sys.stderr, flush=True)
+def _end_all_ranks(message: str, code: int = EXIT_USER) -> NoReturn:
+    """Print the reason and end all ranks at once."""
+    print(f"hpcml: {message}", file=sys.stderr, flush=True)
     sys.stdout.flush()
     if MPI.COMM_WORLD.size == 1:
         os._exit(code)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(5)  # should the memory be gone, or the fault be inside MPI, so that it cannot abort
+    signal.alarm(5)  # in case MPI cannot abort, because memory is missing or the fault is inside MPI
     _abort(code)
 
 
-def leave(error: HpcmlError, said: bool) -> None:
-    """The end of a rank by an error that all should have. If others wait for it, end all."""
-    if not rested(MPI.COMM_WORLD.Ibarrier(), LEAVE_SECONDS):
-        _end("the other ranks are ended" if said else f"rank {MPI.COMM_WORLD.rank}: {error}", error.exit_code)
+def leave(error: HpcmlError, was_printed: bool) -> None:
+    """Wait for the other ranks to end with the same error; if they do not, end them."""
+    if not wait_for_request(MPI.COMM_WORLD.Ibarrier(), LEAVE_SECONDS):
+        _end_all_ranks("ending the other ranks" if was_printed else f"rank {MPI.COMM_WORLD.rank}: {error}", error.exit_code)
 
 
 def meet() -> None:
-    """The end of a rank that has done its work. If the others do not come, end all."""
-    if not rested(MPI.COMM_WORLD.Ibarrier(), MEET_SECONDS):
-        _end(f"rank {MPI.COMM_WORLD.rank}: it is done, but others are not after {MEET_SECONDS:g} s; all ranks end now", 1)
+    """Wait for the other ranks to finish their work; if they do not, end all ranks."""
+    if not wait_for_request(MPI.COMM_WORLD.Ibarrier(), MEET_SECONDS):
+        _end_all_ranks(
+            f"rank {MPI.COMM_WORLD.rank}: finished, but other ranks have not finished after {MEET_SECONDS:g} s; ending all ranks", 1
+        )
 
 
-def rested(request: MPI.Request, seconds: float = math.inf) -> bool:
-    """Return whether a request is complete within `seconds`; sleeps, so others have the core."""
+def wait_for_request(request: MPI.Request, seconds: float = math.inf) -> bool:
+    """Return whether a request is complete within `seconds`; sleeps, so that other ranks can use the core."""
     end, pause = time.monotonic() + seconds, 1e-5
     while not request.Test():
         if time.monotonic() > end:
@@ -119,12 +119,12 @@ def rested(request: MPI.Request, seconds: float = math.inf) -> bool:
 
 
 def finish(code: int) -> None:
-    """End MPI, or, if that takes too long, this process, whose work is done, with its exit code."""
+    """End MPI or, if that takes too long, this process, with its exit code."""
     if not MPI.Is_initialized():
         return
 
     def late() -> None:
-        print(f"hpcml: rank {rank}: MPI did not end within {FINISH_SECONDS:g} s; ended without it", file=sys.stderr, flush=True)
+        print(f"hpcml: rank {rank}: MPI did not end within {FINISH_SECONDS:g} s; exiting without it", file=sys.stderr, flush=True)
         os._exit(code)
 
     rank = MPI.COMM_WORLD.rank
@@ -136,50 +136,49 @@ def finish(code: int) -> None:
 
 
 def _on_bus_error(_number: int) -> None:
-    """A page of a mapped file is gone. There is no way back to what was reading it."""
-    # The mapped file that ends before its map does, as far as the system tells.
+    """End the job after a page of a mapped file was lost. The reader of the page cannot continue."""
+    # Find the mapped file that is shorter than its map, if the system shows it.
     name = "a file"
     with suppress(OSError, ValueError):
         for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
             span, access, offset, _, _, *path = line.split(maxsplit=5)
-            if access != "r--s" or not path or not Path(path[0]).is_file():  # ours are, those of libraries are private
+            if access != "r--s" or not path or not Path(path[0]).is_file():  # hpcml's maps are shared, those of libraries private
                 continue
             begin, end = (int(address, 16) for address in span.split("-"))
             if -(-Path(path[0]).stat().st_size // mmap.PAGESIZE) * mmap.PAGESIZE < int(offset, 16) + end - begin:
                 name = path[0]
                 break
-    # Wait to be killed if another rank holds this file: one is enough to say that it is short.
+    # One rank reports the file: if another rank holds its lock, wait to be killed.
     with suppress(OSError):
         file = os.open(name, os.O_RDONLY)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process ends
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until this process ends
         except BlockingIOError:
-            fcntl.flock(file, fcntl.LOCK_EX)  # a rank of another job ended by itself
+            fcntl.flock(file, fcntl.LOCK_EX)  # the holder was a rank of another job
             time.sleep(RELAY_SECONDS)
-    _end(f"rank {MPI.COMM_WORLD.rank}: {name} became shorter while it was in use, or its disk failed; restore it and run again")
+    _end_all_ranks(
+        f"rank {MPI.COMM_WORLD.rank}: {name} became shorter while it was in use, or its disk failed; restore it and run again"
+    )
 
 
-_late = ""  # what to say when the alarm rings; set in programs begun by `start` only
+_late = ""  # message for the alarm; only in programs that called `start`
 
 
 def _on_alarm(_number: int) -> None:
-    _end(f"rank {MPI.COMM_WORLD.rank}: {_late}")
+    _end_all_ranks(f"rank {MPI.COMM_WORLD.rank}: {_late}")
 
 
 _ON_BUS_ERROR, _ON_ALARM = (ctypes.CFUNCTYPE(None, ctypes.c_int)(action) for action in (_on_bus_error, _on_alarm))
 
 
 @contextmanager
-def time_limit(seconds: int, sentence: str) -> Iterator[None]:
-    """End all ranks with `sentence` if the body takes longer, say in C that never comes back.
-
-    Local; does nothing outside of programs that `start` began, and in other threads than the first.
-    """
+def time_limit(seconds: int, message: str) -> Iterator[None]:
+    """End all ranks with `message` if the body takes longer, even in C code; only in the main thread after `start`."""
     global _late
     if sys.excepthook is not _abort_hook or threading.current_thread() is not threading.main_thread():
         yield
         return
-    _late = sentence
+    _late = message
     ctypes.CDLL(None).signal(signal.SIGALRM, _ON_ALARM)
     signal.alarm(seconds)
     try:
@@ -189,9 +188,9 @@ def time_limit(seconds: int, sentence: str) -> Iterator[None]:
 
 
 def start() -> MPI.Comm:
-    """COMM_WORLD duplicated, with the abort hook set. Raises ConfigError if a launcher's ranks do not see each other."""
+    """Set the abort hook and return a duplicate of COMM_WORLD. Raises ConfigError if a launcher's ranks do not see each other."""
     sys.excepthook = _abort_hook
-    ctypes.CDLL(None).signal(signal.SIGBUS, _ON_BUS_ERROR)  # Python's own handlers would only run after the faulting step
+    ctypes.CDLL(None).signal(signal.SIGBUS, _ON_BUS_ERROR)  # Python's handlers would run only after the faulting instruction
     if missing and (sign := sign_of_other_ranks()):
         raise ConfigError(
             f"a launcher may have started several processes ({sign}), and several processes need an MPI library, but mpi4py "
@@ -199,7 +198,7 @@ def start() -> MPI.Comm:
             "MPICH or Open MPI; to run one process, start it without the launcher, or unset the variable"
         )
     promised = {name: size for name, (size, _) in promised_ranks().items() if size > 1}
-    if promised and MPI.COMM_WORLD.size == 1 and not has_connection():  # N copies of "rank 0 of 1"
+    if promised and MPI.COMM_WORLD.size == 1 and not has_connection():  # N copies of a program with one rank
         name, size = next(iter(promised.items()))
         raise ConfigError(
             f"the launcher started {size} ranks ({name}={os.environ[name]}) but MPI sees only one: mpirun or srun belongs to "
@@ -210,16 +209,15 @@ def start() -> MPI.Comm:
 
 
 def self_comm() -> MPI.Comm:
-    """The communicator of this process alone."""
     return MPI.COMM_SELF
 
 
 @contextmanager
-def freed(own: MPI.Comm) -> Iterator[MPI.Comm]:
-    """Collective over `own`. A communicator that is freed after the body."""
+def freeing(own: MPI.Comm) -> Iterator[MPI.Comm]:
+    """Yield a communicator that is freed after the body. Collective over `own`."""
     try:
         yield own
-    except HpcmlError:  # agreed, so all ranks are here; after any other exception the others are not
+    except HpcmlError:  # raised on all ranks; after any other exception other ranks do not come here
         own.Free()
         raise
     own.Free()
@@ -227,44 +225,42 @@ def freed(own: MPI.Comm) -> Iterator[MPI.Comm]:
 
 @contextmanager
 def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
-    """Collective over `comm`. A private duplicate (None: of COMM_SELF), freed at the end."""
-    with freed((MPI.COMM_SELF if comm is None else comm).Dup()) as own:
+    """Yield a private duplicate (None: of COMM_SELF), freed after the body. Collective over `comm`."""
+    with freeing((MPI.COMM_SELF if comm is None else comm).Dup()) as own:
         yield own
 
 
 @contextmanager
 def divided(comm: MPI.Comm, size: int) -> Iterator[MPI.Comm]:
-    """Collective over `comm`. This rank's group of `size` neighbours (a divisor of the ranks)."""
-    with freed(comm.Split(comm.rank // size, comm.rank)) as group:
+    """Yield the communicator of this rank's group of `size` neighbours (a divisor of the ranks). Collective over `comm`."""
+    with freeing(comm.Split(comm.rank // size, comm.rank)) as group:
         yield group
 
 
 @contextmanager
 def on_node(comm: MPI.Comm) -> Iterator[MPI.Comm]:
-    """Collective over `comm`. Those of its ranks that run on this node."""
-    with freed(comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)) as node:
+    """Yield the communicator of the ranks on this node. Collective over `comm`."""
+    with freeing(comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)) as node:
         yield node
 
 
 def ranks_on_node(comm: MPI.Comm) -> int:
-    """Collective over `comm`. How many of its ranks run on this node."""
     with on_node(comm) as node:
         return node.size
 
 
 @contextmanager
 def node_first(comm: MPI.Comm) -> Iterator[None]:
-    """Collective over `comm`. Run the body on each node's first rank, then the others (caches).
-
-    Ranks that wait for others sleep meanwhile: compiling takes seconds, and reading what was compiled before a good part of one.
+    """Run the body on each node's first rank, then on the others, which sleep meanwhile, so that caches are filled once. Collective
+    over `comm`.
     """
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     if node.rank != 0:
-        rested(node.Ibarrier())
+        wait_for_request(node.Ibarrier())
     try:
         yield
     finally:
         if node.rank == 0:
-            rested(node.Ibarrier())
-        rested(node.Ibarrier())
+            wait_for_request(node.Ibarrier())
+        wait_for_request(node.Ibarrier())
         node.Free()

@@ -1,4 +1,4 @@
-"""The environment of a run: versions, processor, nodes, launcher, Slurm job; a line of JSON for each start."""
+"""The environment of a run, one JSON line per start: versions, processor, nodes, launcher, Slurm job."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from hpcml.mpi.memory import peak_mib
 from hpcml.mpi.runtime import node_name
 from hpcml.version import version
 
-TYPE = ("processor", "architecture", "target", "features")  # what makes a type of processor, of `computed_by`
+TYPE = ("processor", "architecture", "target", "features")  # keys of `computed_by` that define a type of processor
 PACKAGES = ("numpy", "scipy", "numba", "h5py", "mpi4py", "scikit-learn", "skops")
-# Of the environment's variables only these are recorded: others may hold secrets.
+# Only these environment variables are recorded: others may contain secrets.
 SLURM = (
     *("CLUSTER_NAME", "JOB_ID", "JOB_NAME", "JOB_NODELIST", "JOB_PARTITION", "NTASKS", "TASKS_PER_NODE", "CPUS_PER_TASK"),
     *("RESTART_COUNT", "ARRAY_JOB_ID", "ARRAY_TASK_ID", "STEP_ID", "MEM_PER_NODE", "MEM_PER_CPU", "SUBMIT_DIR"),
@@ -32,8 +32,8 @@ SLURM = (
 
 
 def environment(comm: mpi.Comm) -> dict[str, Any]:
-    """Collective over `comm`. On rank 0 what it runs with, ranks by node; else nothing."""
-    places = comm.gather((node_name(), processor_name())) or []
+    """Return the environment, with ranks by node, on rank 0; an empty dict elsewhere. Collective over `comm`."""
+    ranks = comm.gather((node_name(), processor_name())) or []
     if comm.rank != 0:
         return {}
     packages = dict[str, str | None].fromkeys(PACKAGES)
@@ -50,39 +50,35 @@ def environment(comm: mpi.Comm) -> dict[str, Any]:
         "system": platform.platform(),
         "mpi": mpi.library(),
         "ranks": comm.size,
-        "nodes": Counter(node for node, _ in places),
-        "computed_by": computed_by() | {"ranks": Counter(processor for _, processor in places)},
+        "nodes": Counter(node for node, _ in ranks),
+        "computed_by": computed_by() | {"ranks": Counter(processor for _, processor in ranks)},
         "variables": variables,
         "arguments": sys.argv[1:],
         "folder": str(Path.cwd()),
     }
 
 
-def record(path: Path, found: dict[str, Any]) -> list[str]:
-    """Append what `environment` found to a file, a line for each start. Local; raises OSError.
-
-    Returns a sentence if the start before was by another version, and one if it was on another type of processor; none where
-    the file is damaged.
-    """
-    sentences, now = [], found["computed_by"]
+def record(path: Path, current_environment: dict[str, Any]) -> list[str]:
+    """Append an `environment` line; return messages if version or type of processor differ from the last. Raises OSError."""
+    messages, current_processor = [], current_environment["computed_by"]
     with suppress(ValueError, KeyError, TypeError, IndexError, RecursionError, DataError):
-        last = json.loads(read_small(path).splitlines()[-1]) if path.exists() else found
-        if last["hpcml"] != found["hpcml"]:
-            versions = f"started with hpcml {last['hpcml']} and continues with {found['hpcml']}"
-            sentences.append(f"warning: this run {versions}; its model can differ from that of a single version")
+        last = json.loads(read_small(path).splitlines()[-1]) if path.exists() else current_environment
+        if last["hpcml"] != current_environment["hpcml"]:
+            versions = f"started with hpcml {last['hpcml']} and continues with {current_environment['hpcml']}"
+            messages.append(f"warning: this run {versions}; its model can differ from that of a single version")
         before = last["computed_by"]
-        there, here = (f"{each['processor']} (compiled for {each['target']})" for each in (before, now))
-        if any(before[name] != now[name] for name in TYPE):
-            there += ", with other features" if there == here else ""
-            types = f"started on another type of processor, {there}, and continues on {here}"
-            sentences.append(f"this run {types}; its bits stay the same")
+        earlier, current = (f"{each['processor']} (compiled for {each['target']})" for each in (before, current_processor))
+        if any(before[name] != current_processor[name] for name in TYPE):
+            earlier += ", with other features" if earlier == current else ""
+            types = f"started on another type of processor, {earlier}, and continues on {current}"
+            messages.append(f"this run {types}; the results are bit-identical")
     with path.open("a", encoding="utf-8") as out:
-        out.write(json.dumps(found) + "\n")
-    return sentences
+        out.write(json.dumps(current_environment) + "\n")
+    return messages
 
 
 def record_end(comm: mpi.Comm, path: Path) -> None:
-    """Collective over `comm`. Add end and peaks (MiB) to a sound last start. Raises DataError."""
+    """Add end time and peak memory (MiB) to a sound last line. Raises DataError. Collective over `comm`."""
     peaks = comm.gather(round(peak_mib(), 1))
     with mpi.agreed(comm, f"writing {path}"):
         if comm.rank == 0 and path.exists():

@@ -1,4 +1,4 @@
-"""The folder of a training run: config, history, model, log, checkpoints; safe from overwriting."""
+"""The folder of a training run: config, history, model, log, checkpoints; protected from accidental overwriting."""
 
 from __future__ import annotations
 
@@ -26,65 +26,62 @@ from hpcml.signals import undone
 from hpcml.version import version
 
 CONFIG = "config.toml"
-MEASURES = "measures.json"  # what `hpcml evaluate --json` may leave there; `hpcml merge` reads it
+MEASURES = "measures.json"  # optional output of `hpcml evaluate --json`, read by `hpcml merge`
 ENVIRONMENT = "environment.jsonl"
 FILES = (CONFIG, "history.csv", "tuning.csv", "choice.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
-RESULTS = f"results-{6 * '[0-9]'}.bin"  # pattern of files of `hpcml.run.results`, in the checkpoint folder
+RESULTS = f"results-{6 * '[0-9]'}.bin"  # pattern of the files of `hpcml.run.results` in the checkpoint folder
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
-IF_NONE = {"ranks-per-group": 1}  # options that are None are not in config.toml; then this value is used
+IF_NONE = {"ranks-per-group": 1}  # values of options that are None, which config.toml omits
 Kind = TypeVar("Kind", bound="Options")
 
 
 class Options(Protocol):
     """The options of a method: a dataclass."""
 
-    free: ClassVar[frozenset[str]]  # of its fields those that may differ between a run and its continuation
+    free: ClassVar[frozenset[str]]  # fields that may differ between a run and its continuation
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense."""
+        """Raise ConfigError for invalid values."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The request for a run, as config.toml has it."""
+    """The request for a run, as stored in config.toml."""
 
     method: str
-    data: Path | str  # as it can be found from anywhere
+    data: Path | str  # absolute path
     options: Options
-    source: str | None = None  # the run folder from whose models it began
+    source: str | None = None  # run folder of the initial models
 
     def values(self) -> dict[str, object]:
-        """By key, as `--config` reads them; None is what is not said."""
+        """Return the values by key, as `--config` reads them; None for unset options."""
         options = {flag_of(field.name): getattr(self.options, field.name) for field in fields(cast("Any", self.options))}
         return {"method": self.method, "data": str(self.data), "retrained-from": self.source, **options}
 
 
 def to_toml(values: dict[str, object]) -> str:
-    """Return the text of `config.toml`: flat TOML of strings, numbers, truth values and lists; None is left out.
-
-    Raises ConfigError for a string that is no Unicode, such as a file's name: TOML cannot hold it.
-    """
+    """Return the text of `config.toml`: flat TOML, without None. Raises ConfigError for a string that is not Unicode."""
     lines = [f"# hpcml {version()}\n"]
     for key, value in values.items():
         if value is None:
             continue
-        # JSON's strings, truth values and lists are TOML's, but not its infinity.
+        # JSON's strings, booleans and lists are valid TOML, but not its infinity.
         text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False, default=str)
         lines.append(f"{key} = {text}\n".replace("\x7f", "\\u007f"))
         if not is_unicode(lines[-1]):
-            raise ConfigError(f"{CONFIG} cannot hold {lines[-1].rstrip()}: the name is not UTF-8; give it one that is")
+            raise ConfigError(f"{CONFIG} cannot contain {lines[-1].rstrip()}: the name is not UTF-8; rename the file")
     return "".join(lines)
 
 
 class RunFolder(AbstractContextManager["RunFolder"]):
-    """The files of a run, untouched before `prepare`, then locked: use it in a `with`."""
+    """The files of a run, unchanged before `prepare` and locked afterwards; use it in a `with`."""
 
     def __init__(self, comm: mpi.Comm, path: Path, log: Log) -> None:
         self.comm, self.path, self.log = comm, path, log
         self.lock = FolderLock(path, log)
-        self._fresh = False  # on rank 0: whether the run began here, in an empty folder
+        self._fresh = False  # on rank 0: the run began here, in an empty folder
         self.checkpoints = path / "checkpoint"
-        self.start = self.checkpoints / "start.h5"  # what is known of the model before training
+        self.start = self.checkpoints / "start.h5"  # contents of the model that are known before training
         self.model = path / "model.h5"
         self.history = path / "history.csv"
 
@@ -92,41 +89,34 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.lock.release()
 
     def read_finished(self, method: str, hint: str, options_of: Callable[[dict[str, Any]], Any] = dict) -> tuple[Any, Path]:
-        """Return the options (by `options_of`) and the data's path of a finished run. Local.
-
-        `hint` ends the sentence about another method. Raises ConfigError, DataError for damage.
-        """
+        """Return options (by `options_of`) and data path of a finished run; `hint` ends messages. Raises ConfigError, DataError."""
         config = self.path / CONFIG
         if not config.exists():
-            raise ConfigError(f"{self.path} is no run folder (it has no {CONFIG}); name the --output of an `hpcml train {method}`")
+            raise ConfigError(f"{self.path} is not a run folder (no {CONFIG}); use the --output of `hpcml train {method}`")
         values = read_config(config)
         if values.get("method") != method:
             raise ConfigError(f"{self.path} is a run of {values.get('method')}; {hint}")
         if "estimator" in values:
             raise ConfigError(f"{self.path} was saved by hpcml.save, without the data of its training; {hint}")
         try:
-            found = options_of(values), Path(values["data"])
+            result = options_of(values), Path(values["data"])
         except (KeyError, TypeError, ValueError, ConfigError) as error:
             raise DataError(f"{config}: damaged ({error}); train again with --force") from None
         if not self.model.exists():
-            raise ConfigError(f"{self.path} is not finished (it has no {self.model.name}); continue it with --resume first")
-        return found
+            raise ConfigError(f"{self.path} is not finished (no {self.model.name}); continue it with --resume first")
+        return result
 
     def prepare(self, config: RunConfig, target: Target) -> str:
-        """Collective. Create, empty (`force`) or re-enter (`resume`) it: NEW, UNFINISHED, FINISHED.
-
-        Raises ConfigError if the folder exists and neither is given, or if the run in it had other
-        options, and InUseError if another job is at work in it.
-        """
-        found = environment(self.comm)
+        """Create, empty or re-enter the folder; return NEW, UNFINISHED or FINISHED. Raises ConfigError, InUseError. Collective."""
+        current = environment(self.comm)
         with self.discarded_on_error():
-            return mpi.run_on_root(self.comm, f"creating {self.path}", lambda: self._prepare(config, target, found))
+            return mpi.run_on_root(self.comm, f"creating {self.path}", lambda: self._prepare(config, target, current))
 
-    def _prepare(self, config: RunConfig, target: Target, found: dict[str, Any]) -> str:
+    def _prepare(self, config: RunConfig, target: Target, current: dict[str, Any]) -> str:
         file, force, resume = self.path / CONFIG, target.force, target.resume
-        self.check(force, resume)  # before anything is touched
+        self.check(force, resume)  # before anything is changed
         self.lock.acquire()
-        present = self.check(force, resume)  # once more, for another job may have begun here
+        present = self.check(force, resume)  # again, because another job may have started here
         if present and resume:
             self._check_same(config, read_config(file))
         else:
@@ -142,47 +132,43 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             write_whole(file, to_toml(config.values()).encode())
         self.checkpoints.mkdir(exist_ok=True)
         self.log.file = self.path / "log.txt"
-        for said in record(self.path / ENVIRONMENT, found):
-            (self.log if said.startswith("warning:") else self.log.detail)(said)
+        for message in record(self.path / ENVIRONMENT, current):
+            (self.log if message.startswith("warning:") else self.log.detail)(message)
         return UNFINISHED if resume and self.start.exists() else NEW
 
     @contextmanager
     def replaced(self, config: dict[str, object], force: bool) -> Iterator[Path]:
-        """Collective. A folder for a finished run's files, here after the body, with `config`.
-
-        If the body raises, what is here (which may be replaced with `force` only) stays. Raises as `prepare` does.
-        """
+        """Yield a folder whose files, with `config`, replace those of this run after the body. Raises as `prepare`. Collective."""
         fresh = self.path.with_name(self.comm.bcast(temporary_name(self.path).name))
-        found = environment(self.comm)
+        current = environment(self.comm)
         with ExitStack() as stack:
-            stack.enter_context(undone(partial(remove, fresh)))  # by whichever rank ends the job
+            stack.enter_context(undone(partial(remove, fresh)))  # on whichever rank ends the job
             with mpi.agreed(self.comm, f"creating {self.path}"):
                 if self.comm.rank == 0:
                     self.check(force, resume=False)
                     stack.callback(shutil.rmtree, fresh, ignore_errors=True)
                     stack.enter_context(claimed(fresh, self.path, folder=True))
                     write_whole(fresh / CONFIG, to_toml(config).encode())
-                    record(fresh / ENVIRONMENT, found)
+                    record(fresh / ENVIRONMENT, current)
             yield fresh
             with mpi.agreed(self.comm, f"finishing {self.path}"):
                 if self.comm.rank == 0:
                     self.lock.acquire()
                     if self.check(force, resume=False):
                         self._clear()
-                    for name in sorted(FILES, key=lambda name: name == "model.h5"):  # a run is finished when it has its model
+                    for name in sorted(FILES, key=lambda name: name == "model.h5"):  # last, because a run with a model is finished
                         if (fresh / name).exists():
                             (fresh / name).replace(self.path / name)
                     sync(self.path)
 
     def _leftovers(self) -> list[Path]:
-        """The parts of files that a killed process left."""
-        ours = [part for name in FILES for part in self.path.glob(f".{name}.part-*")]
-        return [*ours, *self.checkpoints.glob(".*.part-*")]
+        files = [part for name in FILES for part in self.path.glob(f".{name}.part-*")]
+        return [*files, *self.checkpoints.glob(".*.part-*")]
 
     def check(self, force: bool, resume: bool) -> bool:
-        """Whether there is a run to empty or re-enter. Local; raises ConfigError if not."""
-        nothing = {self.lock.path, *self._leftovers()}  # what a job leaves that is killed before it begins
-        present = self.path.is_dir() and not nothing.issuperset(self.path.iterdir())
+        """Return whether there is a run to empty or re-enter. Raises ConfigError if it must not be used."""
+        ignored = {self.lock.path, *self._leftovers()}  # files of a job that was killed before it began
+        present = self.path.is_dir() and not ignored.issuperset(self.path.iterdir())
         if force and resume:
             raise OptionError("force", force, "has no effect with", "resume")
         if self.path.exists() and not self.path.is_dir():
@@ -191,26 +177,25 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         if present and not (force or resume):
             raise ConfigError(f"{self.path} exists already; choose another --output, or use --resume or --force")
         if present and not config.exists():
-            raise ConfigError(f"{self.path} holds other files and no run of ours (no {CONFIG}); choose another --output")
+            raise ConfigError(f"{self.path} contains other files and no hpcml run (no {CONFIG}); choose another --output")
         return present
 
     def _clear(self) -> None:
-        """Remove what runs write, and nothing else."""
         self.drop_checkpoints()
         for path in (*(self.path / name for name in FILES), *self._leftovers()):
             path.unlink(missing_ok=True)
 
     def drop_checkpoints(self) -> None:
-        """Remove the checkpoints and the unfinished model. Local; raises OSError."""
+        """Remove the checkpoints and the unfinished model. Raises OSError."""
         for pattern in ("state-*.h5", "tuning-*.h5", "start.h5", RESULTS, ".*.part-*"):
             for old in self.checkpoints.glob(pattern):
                 old.unlink()
-        with suppress(OSError):  # absent, or the user's own files are in it
+        with suppress(OSError):  # absent, or it contains the user's files
             self.checkpoints.rmdir()
 
     @contextmanager
     def discarded_on_error(self) -> Iterator[None]:
-        """Collective. A new run that cannot even begin leaves nothing behind."""
+        """Remove the files of a new run if it fails before training starts. Collective."""
         try:
             yield
         except HpcmlError:
@@ -219,31 +204,31 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             raise
 
     def discard(self) -> None:
-        """Remove the run; an empty folder goes with the `with`. Local; raises OSError."""
+        """Remove the run; an empty folder is removed on exit. Raises OSError."""
         self.log.file = None
         self._clear()
 
-    def _check_same(self, config: RunConfig, before: dict[str, object]) -> None:
-        """Raise ConfigError naming the first option that a continued run had otherwise."""
-        now = tomllib.loads(to_toml(config.values()))
-        of_command = {"method": "", "retrained-from": " (hpcml retrain)", "folds": " (hpcml tune)"}  # come first
-        fixed = (now.keys() | before.keys()) - {"data", *map(flag_of, config.options.free)}
-        for key in sorted(fixed, key=lambda key: (key not in of_command, key)):
-            if now.get(key, IF_NONE.get(key)) != before.get(key, IF_NONE.get(key)):
-                what = f"{key} = {before.get(key)!r}{of_command.get(key, '')}, not {now.get(key)!r}"
-                raise ConfigError(f"{self.path}: this run had {what}; resume with the same options")
+    def _check_same(self, config: RunConfig, earlier: dict[str, object]) -> None:
+        """Raise ConfigError naming the first option that differs in the run to continue."""
+        current = tomllib.loads(to_toml(config.values()))
+        of_command = {"method": "", "retrained-from": " (hpcml retrain)", "folds": " (hpcml tune)"}  # compared first
+        keys = (current.keys() | earlier.keys()) - {"data", *map(flag_of, config.options.free)}
+        for key in sorted(keys, key=lambda key: (key not in of_command, key)):
+            if current.get(key, IF_NONE.get(key)) != earlier.get(key, IF_NONE.get(key)):
+                difference = f"{key} = {earlier.get(key)!r}{of_command.get(key, '')}, not {current.get(key)!r}"
+                raise ConfigError(f"{self.path}: this run had {difference}; resume with the same options")
 
 
 def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
-    """The options of that kind in the values of a `RunConfig`. Raises ConfigError, TypeError."""
-    given = {field.name: values[flag_of(field.name)] for field in fields(cast("Any", kind)) if flag_of(field.name) in values}
-    options = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+    """Return the options of this kind from the values of a `RunConfig`. Raises ConfigError, TypeError."""
+    present = {field.name: values[flag_of(field.name)] for field in fields(cast("Any", kind)) if flag_of(field.name) in values}
+    options = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in present.items()})
     options.validate()
     return options
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """The entries of `config.toml`. Local; raises DataError, also if there is none, OSError."""
+    """Read `config.toml`. Raises DataError, also if it is missing; OSError."""
     if not file.is_file():
         raise DataError(f"{file.parent}: not a run folder (no {file.name})")
     try:

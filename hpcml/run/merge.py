@@ -1,4 +1,4 @@
-"""Joining the models of runs of parts of the labels (`--label-part`): as one run's of them all."""
+"""Merging of the models of label parts (`--label-part`) into one run."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ PART = "label-part"
 
 @dataclass(frozen=True)
 class MergeReport:
-    """The report of a join."""
-
     model: Path
     n_labels: int
     n_parts: int
@@ -39,56 +37,50 @@ class MergeReport:
 
 
 class _Part(NamedTuple):
-    """A finished run of one part of the labels."""
-
     run: Path
-    place: tuple[int, int]  # K and N of --label-part K/N
+    position: tuple[int, int]  # K and N of --label-part K/N
     config: dict[str, Any]
-    names: list[str]  # of its labels
+    names: list[str]  # of the labels
     titles: list[str]
     sparse: bool
-    facts: dict[str, Any]  # what all parts have in common
+    facts: dict[str, Any]  # attributes that must be equal in all parts
 
 
 def merge_models(session: Session, runs: list[Path], target: Target, free: Callable[[str], Collection[str]]) -> MergeReport:
-    """Collective over the session. Join the models of all parts into the target's run folder.
-
-    `free` tells of a method which keys of config.toml may differ between the parts. The model.h5 has the bytes of a run without
-    --label-part. Raises ConfigError if parts are missing, or do not belong together, DataError for a damaged one.
-    """
+    """Join all parts into the target's run folder, up to `free` keys of config.toml. Raises ConfigError, DataError. Collective."""
     comm, output, parts = session.comm, target.output, list[_Part]()
 
     def read_parts() -> tuple[list[Path], list[int], bool, dict[str, Any]]:
         if any(output.resolve() == run.resolve() for run in runs):
             raise ConfigError(f"{output} is one of the runs to merge; choose another --output")
-        parts.extend(sorted(map(_read_part, runs), key=lambda part: part.place))
+        parts.extend(sorted(map(_read_part, runs), key=lambda part: part.position))
         first = parts[0]
         _check_complete(parts, free(str(first.config.get("method"))))
         config = {key: value for key, value in first.config.items() if key != PART}
         return [part.run for part in parts], [len(part.names) for part in parts], first.sparse, config
 
     with RunFolder(comm, output, session.log) as folder:
-        found, sizes, sparse, config = mpi.run_on_root(comm, "reading the parts", read_parts)
+        run_folders, sizes, sparse, config = mpi.run_on_root(comm, "reading the parts", read_parts)
         names, titles = (list(chain.from_iterable(each)) for each in ([p.names for p in parts], [p.titles for p in parts]))
         with folder.replaced(config, target.force) as fresh:
             with new_file(comm, fresh / "model.h5") as out:
-                copy_labels(comm, out, [partial(Model, run / "model.h5") for run in found], sizes, sparse, names, titles)
+                copy_labels(comm, out, [partial(Model, run / "model.h5") for run in run_folders], sizes, sparse, names, titles)
             for name in ("history.csv", "choice.csv"):
-                sources = [run / name for run in found]
+                sources = [run / name for run in run_folders]
                 mpi.run_on_root(comm, f"writing {fresh / name}", partial(_join_tables, sources, fresh / name))
-    return MergeReport(folder.model, sum(sizes), len(found))
+    return MergeReport(folder.model, sum(sizes), len(run_folders))
 
 
 def _read_part(run: Path) -> _Part:
-    """Local. Raises ConfigError and DataError. The model is not kept: it takes open files."""
+    """Raises ConfigError, DataError. The model is not kept, because it holds open files."""
     config = read_config(run / CONFIG)
     text = config.get(PART)
     if not isinstance(text, str):
-        raise ConfigError(f"{run} trained no part of the labels (--label-part); merge joins runs that did, or writes a .csv")
+        raise ConfigError(f"{run} has no --label-part; merge joins runs with --label-part, or writes a .csv")
     if not (run / "model.h5").is_file():
         raise ConfigError(f"{run}: the run of part {text} is not finished; continue it with --resume")
     if not (run / "history.csv").is_file():
-        raise DataError(f"{run}: it has no history.csv; train it again")
+        raise DataError(f"{run}: history.csv is missing; train it again")
     model = Model(run / "model.h5")
     facts = about_of(model.attrs) | {
         "form of the weights": f"{'sparse' if model.sparse else 'dense'}, {model.precision}, {model.n_columns} columns",
@@ -100,34 +92,35 @@ def _read_part(run: Path) -> _Part:
 
 
 def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
-    """Raise ConfigError unless the parts are all those of one training, `free` options apart."""
+    """Raise ConfigError unless the parts are all parts of one training, up to `free` options."""
     first = parts[0]
     for part in parts[1:]:
         for key in sorted((first.config.keys() | part.config.keys()) - {*free, PART}):
-            here, there = part.config.get(key), first.config.get(key)
-            if here != there:
-                raise ConfigError(f"{part.run} had {key} = {here!r}, but {first.run} {there!r}; merge joins parts of one training")
-        if part.place[1] != first.place[1]:
-            raise ConfigError(f"{part.run} is one of {part.place[1]} parts, but {first.run} one of {first.place[1]}")
-        for name in first.facts | part.facts:
-            here, there = part.facts.get(name, "none"), first.facts.get(name, "none")
-            if not np.array_equal(here, there):
+            own, other = part.config.get(key), first.config.get(key)
+            if own != other:
                 raise ConfigError(
-                    f"{part.run} and {first.run} differ in {name} ({here}; {there}); train all parts on the same data with "
-                    "the same options, and find thresholds and probabilities alike"
+                    f"{part.run} had {key} = {own!r}, but {first.run} {other!r}; all parts must have the same options"
+                )
+        if part.position[1] != first.position[1]:
+            raise ConfigError(f"{part.run} is one of {part.position[1]} parts, but {first.run} one of {first.position[1]}")
+        for name in first.facts | part.facts:
+            own, other = part.facts.get(name, "none"), first.facts.get(name, "none")
+            if not np.array_equal(own, other):
+                raise ConfigError(
+                    f"{part.run} and {first.run} differ in {name} ({own}; {other}); train all parts on the same data with "
+                    "the same options, and compute thresholds and probabilities in the same way"
                 )
     for a, b in pairwise(parts):
-        if a.place == b.place:
+        if a.position == b.position:
             raise ConfigError(f"{a.run} and {b.run} are both part {a.config[PART]}; give each part once")
     for number, part in enumerate(parts, 1):
-        if part.place[0] != number:
-            raise ConfigError(f"part {number} of {first.place[1]} is missing; merge needs the runs of all parts")
-    if len(parts) < first.place[1]:
-        raise ConfigError(f"part {len(parts) + 1} of {first.place[1]} is missing; merge needs the runs of all parts")
+        if part.position[0] != number:
+            raise ConfigError(f"part {number} of {first.position[1]} is missing; merge needs the runs of all parts")
+    if len(parts) < first.position[1]:
+        raise ConfigError(f"part {len(parts) + 1} of {first.position[1]} is missing; merge needs the runs of all parts")
 
 
 def _join_tables(sources: list[Path], target: Path) -> None:
-    """Write one header and the lines of all; nothing unless all are there."""
     if not all(source.exists() for source in sources):
         return
     with target.open("wb") as out:

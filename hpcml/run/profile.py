@@ -1,4 +1,4 @@
-"""Where the time of a run goes: seconds of computing, waiting and communicating."""
+"""Seconds of a run spent computing, waiting and communicating."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Profile:
-    """Seconds spent in each named phase of this rank."""
-
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Count the body's time for `phase`."""
         begin = time.perf_counter()
         try:
             yield

@@ -1,8 +1,8 @@
-"""The finished labels of a run: records in files of its checkpoint folder, from which model.h5 and history.csv are made.
+"""Finished labels of a run: records in files of its checkpoint folder, from which model.h5 and history.csv are created.
 
-Each rank appends the labels that it finishes to a file of its own, in any order: a header with a CRC-32, the numbers of the label,
-its weights, and its lines of history.csv. Weights are stored with their columns where that takes less room. A run that continues,
-on any number of ranks, has all labels whose records are complete; what a killed process left of another record is cut off.
+Each rank appends the labels that it finishes to its own file, in any order: a header with a CRC-32, the numbers of the label, its
+weights, and its lines of history.csv. Weights are stored with their columns if that takes less space. A continued run, on any
+number of ranks, uses all complete records; a partial record of a killed process is cut off.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from hpcml.model.linear import mask_kept_weights
 from hpcml.partition import bounds_by_weight, offsets
 from hpcml.run.folder import RESULTS
 
-_SIZES = struct.Struct("<5q")  # label, and how many: numbers, columns (0: all), weights, bytes of text. The CRC follows.
-_CRC = struct.Struct("<q")  # of the sizes and of all that follows it
+_SIZES = struct.Struct("<5q")  # label; numbers of: numbers, columns (0: all), weights, bytes of text; then a CRC
+_CRC = struct.Struct("<q")  # of the sizes and of all data after it
 _COLUMN = np.dtype("<i4")
 _NONE = (-1, 0, 0)
-FILE = "results-{:06d}.bin"  # of a rank; `RESULTS` is its pattern
-MOST_OPEN = 100  # files at a time: there are as many as ranks, and a process may not open many
+FILE = "results-{:06d}.bin"  # file of a rank; pattern: `RESULTS`
+MAX_OPEN = 100  # files at a time: there is one per rank, and a process may open only some
 
 
 class Result(NamedTuple):
-    """A finished label: numbers (float64), its weights in ascending columns, its lines of history.csv."""
+    """A finished label: numbers (float64), weights in ascending columns, lines of history.csv."""
 
     numbers: np.ndarray
     columns: np.ndarray
@@ -41,10 +41,10 @@ class Result(NamedTuple):
 
 
 class Results:
-    """The records of a run's labels in `folder`. `index` (n_labels, 3) has the file, the byte in it and the number of weights."""
+    """The records of a run's labels; `index` (n_labels, 3) has file number, position and number of weights of each."""
 
     def __init__(self, comm: mpi.Comm, folder: Path, n_labels: int, n_columns: int, precision: str, drop: float | None) -> None:
-        """Weights smaller than `drop` are left out. `precision` is one of `hpcml.model.linear.PRECISIONS`. Local."""
+        """Weights smaller than `drop` are discarded; `precision` is one of `hpcml.model.linear.PRECISIONS`."""
         self.comm, self.folder, self.n_columns, self.drop = comm, folder, n_columns, drop
         self.weight_type = np.dtype(precision)
         self.index = np.tile(np.array(_NONE, dtype=np.int64), (n_labels, 1))
@@ -52,12 +52,12 @@ class Results:
 
     @property
     def done(self) -> np.ndarray:
-        """Return which labels this rank knows to be finished (n_labels)."""
+        """Mask of the labels (n_labels) that this rank knows to be finished."""
         return np.asarray(self.index[:, 0] >= 0)
 
     def start(self, resume: bool) -> None:
-        """Collective. Begin, or continue with the complete records that are there, which all ranks then know."""
-        found: list[tuple[int, tuple[int, int, int]]] = []
+        """Start anew, or continue with the complete records, which all ranks then know. Collective."""
+        records: list[tuple[int, tuple[int, int, int]]] = []
         doing = f"reading {self.folder}"
         paths = mpi.run_on_root(self.comm, doing, lambda: list(self.folder.glob(RESULTS)))
         with mpi.agreed(self.comm, doing):
@@ -69,15 +69,14 @@ class Results:
                 with path.open("r+b") as file:
                     label, result = self._read_record(file)
                     while result is not None:
-                        found.append((label, (number, begin, result.weights.size)))
+                        records.append((label, (number, begin, result.weights.size)))
                         begin = file.tell()
                         label, result = self._read_record(file)
-                    file.truncate(begin)  # behind the last complete record
-        for label, place in (each for part in self.comm.allgather(found) for each in part):
-            self.index[label] = place
+                    file.truncate(begin)  # after the last complete record
+        for label, position in (each for part in self.comm.allgather(records) for each in part):
+            self.index[label] = position
 
     def _read_record(self, file: BinaryIO) -> tuple[int, Result | None]:
-        """Read the record where the file is; None if there is no sound one."""
         head = file.read(_SIZES.size + _CRC.size)
         if len(head) < _SIZES.size + _CRC.size:
             return -1, None
@@ -94,9 +93,9 @@ class Results:
         return label, Result(numbers, columns, weights, body[ends[2] :])
 
     def add(self, label: int, numbers: np.ndarray, columns: np.ndarray | None, w: np.ndarray, text: bytes) -> None:
-        """Append a finished label: its weights in some ascending columns (None: in all). Local; raises OSError."""
+        """Append a finished label with its weights in ascending columns (None: all columns). Raises OSError."""
         w = np.ascontiguousarray(w, dtype=self.weight_type)
-        # −0 of a dense model stays
+        # Dense models keep −0.
         left = np.flatnonzero(w.view(f"u{w.itemsize}") if self.drop is None else mask_kept_weights(w, self.drop))
         if self.drop is None and columns is None and 2 * left.size >= w.size:
             columns = np.zeros(0, _COLUMN)
@@ -111,14 +110,12 @@ class Results:
         self._file.write(body)
 
     def flush(self, to_disk: bool = True) -> None:
-        """Hand over to the system, and force to the disk, what this rank has written. Local; raises OSError."""
         if self._file is not None:
             self._file.flush()
             if to_disk:
                 os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close this rank's file. Local; `flush` would have raised what is lost."""
         file, self._file = self._file, None
         if file is not None:
             try:
@@ -127,17 +124,16 @@ class Results:
                 return
 
     def share_index(self) -> None:
-        """Collective. Give all ranks the places of all records."""
         mpi.allreduce_maxima(self.comm, self.index)
 
     def _open_records(self, labels: range) -> Iterator[tuple[int, BinaryIO]]:
-        """Yield labels and the files of their records, at the record. Local."""
+        """Yield labels and the files of their records, at the record."""
         files: dict[int, BinaryIO] = {}
         try:
             for label in labels:
                 number, begin, _ = self.index[label].tolist()
                 if number not in files:
-                    while len(files) >= MOST_OPEN:
+                    while len(files) >= MAX_OPEN:
                         files.pop(next(iter(files))).close()
                     files[number] = (self.folder / FILE.format(number)).open("rb")
                 files[number].seek(begin)
@@ -147,7 +143,7 @@ class Results:
                 file.close()
 
     def write_labels(self, out: SlabFile, names: tuple[str, ...]) -> None:
-        """Collective, after `share_index`. Write `W` and the numbers, by these names, of all labels into a model file laid out."""
+        """Write `W` and the numbers, named `names`, of all labels into a laid-out model file, after `share_index`. Collective."""
         indptr = offsets(self.index[:, 2])
         first, end = bounds_by_weight(indptr, self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
         with mpi.agreed(self.comm, f"writing {out.target}"):
@@ -155,8 +151,8 @@ class Results:
                 out.write("W/indptr", 0, indptr)
             numbers = np.zeros((end - first, len(names)))
             for label, file in self._open_records(range(first, end)):
-                found, result = self._read_record(file)
-                if found != label or result is None:
+                stored_label, result = self._read_record(file)
+                if stored_label != label or result is None:
                     raise DataError(f"{file.name}: damaged since it was written; continue with --resume")
                 if self.drop is None:
                     row = np.zeros((1, self.n_columns), self.weight_type)
@@ -170,13 +166,13 @@ class Results:
                 out.write(name, first, column)
 
     def texts(self) -> Iterator[bytes]:
-        """Yield each label's lines of history.csv, after `share_index`. Local; raises OSError."""
+        """Yield each label's lines of history.csv, after `share_index`. Raises OSError."""
         for _, file in self._open_records(range(len(self.index))):
             head = file.read(_SIZES.size + _CRC.size)
             file.seek(sum(self._sizes(head)[:-1]), os.SEEK_CUR)
             yield file.read(self._sizes(head)[-1])
 
     def _sizes(self, head: bytes) -> tuple[int, int, int, int]:
-        """Return the bytes of numbers, columns, weights and text behind a header."""
+        """Return the bytes of numbers, columns, weights and text after a header."""
         _, n_numbers, n_columns, n_weights, n_text = _SIZES.unpack_from(head)
         return 8 * n_numbers, _COLUMN.itemsize * n_columns, self.weight_type.itemsize * n_weights, n_text

@@ -1,4 +1,4 @@
-"""The arguments of a trainer besides data and options: who takes part, where the result goes."""
+"""The arguments of a trainer besides data and options: ranks, log, signals, and the output folder."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Session:
-    """The ranks that take part, who hears what is said, and the signals that stop the work."""
-
     comm: mpi.Comm
     log: Log
     signals: StopSignals = field(default_factory=StopSignals)
 
 
 class Target(NamedTuple):
-    """A run folder, whose run is begun anew (`force`), or continued (`resume`)."""
+    """A run folder, whose run is restarted (`force`) or continued (`resume`)."""
 
     output: Path
     force: bool = False
@@ -36,9 +34,8 @@ class Target(NamedTuple):
 
 @contextmanager
 def session_of(comm: mpi.Comm | None, log: Log | None = None, signals: StopSignals | None = None) -> Iterator[Session]:
-    """Collective over `comm` (None: this process alone). A session on a duplicate of it.
-
-    Without `signals` those that come stop the work; without a `log` the logger `hpcml` hears.
+    """Yield a session on a duplicate of `comm`, which stops at signals and logs to the logger `hpcml` by default. Collective over
+    `comm`.
     """
     with mpi.duplicated(comm) as own, signals or StopSignals() as seen:
         yield Session(own, log or Log(own.rank, to_logger=True), seen)
@@ -46,7 +43,6 @@ def session_of(comm: mpi.Comm | None, log: Log | None = None, signals: StopSigna
 
 @contextmanager
 def opened_dataset(session: Session, path: Path | str) -> Iterator[DataFile]:
-    """Collective over the session. A dataset, on all ranks."""
     with mpi.agreed(session.comm, f"opening {path}"):
         dataset = DataFile(path)
     with dataset:
@@ -57,10 +53,9 @@ def opened_dataset(session: Session, path: Path | str) -> Iterator[DataFile]:
 def opened_both(
     session: Session, model: Path | str | Trained, data: Path | str, threshold: float | None = None
 ) -> Iterator[tuple[Any, DataFile]]:
-    """Collective over the session. A model (or its path) with a threshold, and a dataset."""
     from hpcml.model.open import share_model
 
-    found = share_model(session.comm, model)
-    found = found if threshold is None else found.with_threshold(threshold)
+    shared_model = share_model(session.comm, model)
+    shared_model = shared_model if threshold is None else shared_model.with_threshold(threshold)
     with opened_dataset(session, data) as dataset:
-        yield found, dataset
+        yield shared_model, dataset

@@ -1,4 +1,4 @@
-"""The question that a solver asks between two slices of its work: whether to stop."""
+"""The interface by which a solver asks between two slices of its work whether to stop."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ T = TypeVar("T")
 
 
 class Stop:
-    """The answer for work that nothing ends; `hpcml.run.driver.Driver` gives that of a run.
-
-    Its methods are collective over the ranks that share the work.
-    """
+    """Never stops; `hpcml.run.driver.Driver` stops a run. Methods are collective over the ranks that share the work."""
 
     @property
     def seconds(self) -> float:
@@ -20,7 +17,7 @@ class Stop:
         return 0.0
 
     def slices(self, parts: Iterable[T]) -> Iterator[T]:
-        """Yield the parts of this rank's work, until all ranks are done. Raises Stopped."""
+        """Yield the parts of this rank's work until all ranks are done. Raises Stopped."""
         return iter(parts)
 
 

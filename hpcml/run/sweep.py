@@ -1,4 +1,4 @@
-"""The table of a sweep over options: runs, the options in which they differ, how good they are."""
+"""The table of a sweep over options: runs, options that differ, and measures."""
 
 from __future__ import annotations
 
@@ -27,30 +27,31 @@ class Sweep:
     columns: list[str]
     lines: list[list[object]]
 
+    def write_csv(self, path: Path) -> None:
+        """Write a row per run; unknown cells are empty, lists are `joined_names`. Raises DataError."""
+        write_table(path, [self.columns, *([_csv_cell(value) for value in line] for line in self.lines)])
+
     def __str__(self) -> str:
-        return joined(table([self.columns, *([_shown(value) for value in line] for line in self.lines)]))
+        return joined(table([self.columns, *([_format_value(value) for value in line] for line in self.lines)]))
 
 
 def merge_sweep(
     comm: mpi.Comm, runs: list[Path], output: Path, force: bool, free: Callable[[str], Collection[str]] = lambda _: ()
 ) -> Sweep:
-    """Collective over `comm`. Write the table of the runs to `output`; rank 0 reads them.
-
-    `free` tells of a method which keys of config.toml do not change its result: they have no
-    column. Raises ConfigError if a folder is no run folder, DataError for a damaged one. A run that
-    is not finished, or was not judged (`hpcml evaluate --json RUN/measures.json`), has empty cells.
+    """Write the table of runs to `output`, without columns for `free` keys of config.toml. Raises ConfigError, DataError.
+    Collective over `comm`.
     """
 
     def write() -> Sweep:
         check_output(output, force)
         configs = [read_config(run / CONFIG) for run in runs]
-        unseen = set.intersection(*(set(free(str(config.get("method")))) for config in configs)) - {"data"}
-        keys = sorted({key for config in configs for key in config} - unseen)
+        hidden = set.intersection(*(set(free(str(config.get("method")))) for config in configs)) - {"data"}
+        keys = sorted({key for config in configs for key in config} - hidden)
         differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
-        judged = [_read_measures(run) for run in runs]
-        measures = list(dict.fromkeys(name for values in judged for name in values))
+        measured = [_read_measures(run) for run in runs]
+        measures = list(dict.fromkeys(name for values in measured for name in values))
         lines: list[list[Any]] = []
-        for run, config, values in zip(runs, configs, judged, strict=True):
+        for run, config, values in zip(runs, configs, measured, strict=True):
             about: list[object] = ["not finished", None, None]
             if (run / "model.h5").exists():
                 model: Trained = open_model(run / "model.h5")
@@ -61,19 +62,14 @@ def merge_sweep(
             lines.sort(key=lambda line: math.inf if line[0] is None else -line[0])
         lines = [[*line[len(measures) :], *line[: len(measures)]] for line in lines]
         sweep = Sweep(["run", *differing, "state", "labels", "iterations", *measures], lines)
-        write_csv(output, sweep)
+        sweep.write_csv(output)
         return sweep
 
     return mpi.run_on_root(comm, f"writing {output}", write)
 
 
-def write_csv(path: Path, sweep: Sweep) -> None:
-    """A line for each run; unknown cells are empty, lists `joined_names`. Raises DataError."""
-    write_table(path, [sweep.columns, *([_cell(value) for value in line] for line in sweep.lines)])
-
-
 def _read_measures(run: Path) -> dict[str, float | None]:
-    """The means over the labels that an evaluation left in the run folder, if any did. None: no number."""
+    """Return the macro averages that an evaluation stored in the run folder, if any; None for an undefined value."""
     file = run / MEASURES
     if not file.exists():
         return {}
@@ -81,13 +77,13 @@ def _read_measures(run: Path) -> dict[str, float | None]:
         means = json.loads(read_small(file))["macro"].items()
         values = {name: math.nan if mean["value"] is None else float(mean["value"]) for name, mean in means}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise DataError(f"{file}: damaged; judge the model again with `hpcml evaluate`") from None
+        raise DataError(f"{file}: damaged; evaluate the model again with `hpcml evaluate`") from None
     return {name: None if math.isnan(value) else value for name, value in values.items()}
 
 
-def _cell(value: object) -> object:
+def _csv_cell(value: object) -> object:
     return joined_names(map(str, value)) if isinstance(value, list) else "" if value is None else value
 
 
-def _shown(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(_cell(value)) or "-"
+def _format_value(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(_csv_cell(value)) or "-"

@@ -14,7 +14,7 @@ import numpy as np
 from hpcml import mpi, rng
 from hpcml.data import stratify
 from hpcml.data.compact import CompactRows
-from hpcml.data.scaling import feature_factors, multiplied
+from hpcml.data.scaling import feature_factors, multiply_features
 from hpcml.data.shard import Shard
 from hpcml.data.shared_rows import shared_array
 from hpcml.errors import OptionError
@@ -55,7 +55,7 @@ def deal(rows: CompactRows, labels: np.ndarray, n_folds: int, seed: int, keys: n
         raise OptionError("folds", n_folds, f"there are only {rows.n_global} rows to train on")
     sizes = np.diff(rows.label_indptr)[labels]
     chosen = np.concatenate([rows.rows_of(label) for label in labels.tolist()])
-    indptr, indices = stratify.transposed(rows.n_global, offsets(sizes), chosen)
+    indptr, indices = stratify.transpose_csr(rows.n_global, offsets(sizes), chosen)
     return stratify.deal(labels.size, indptr, indices, n_folds, keys, rng.bits(seed, "folds", keys))
 
 
@@ -103,7 +103,7 @@ def _scaled(rows: CompactRows, own: Csr, judged: Csr, scale: str) -> tuple[dict[
     shard = Shard.of_csr(own, rows.n_columns, 0)
     factors = feature_factors(mpi.self_comm(), shard, scale)
     factors[rows.counts == 1] = 1.0  # several features may share the column of a row
-    data = multiplied(shard, factors).data
+    data = multiply_features(shard, factors).data
     sizes = np.abs(data)
     largest = np.zeros(rows.n_columns, np.float32)
     np.maximum.at(largest, own[1], sizes)

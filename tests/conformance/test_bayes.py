@@ -248,7 +248,7 @@ def test_what_headings_refuse(documents, tmp_path):
     plain = converted("jsonl", documents, tmp_path / "plain.h5").output
     with pytest.raises(ConfigError, match=r"--exclude Rodent: no such heading .*; did you mean 'Rodents'"):
         train("bernoulli-nb", None, data, tmp_path / "no", {"exclude": ("Rodent",)})
-    with pytest.raises(ConfigError, match="are no headings; convert with --headings-as-features"):
+    with pytest.raises(ConfigError, match="has no headings as features; convert with --headings-as-features"):
         train("bernoulli-nb", None, plain, tmp_path / "no", {"exclude": ("Mice, Inbred",)})
     with pytest.raises(ConfigError, match="headings have that tag"):
         converted("jsonl", documents, tmp_path / "no.h5", fields=("text=(heading)",))

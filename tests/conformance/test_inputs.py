@@ -139,7 +139,7 @@ BAD = {
     "other byte order": (damaged(indices=lambda a: np.where(np.arange(a.size) == 4, -7, a).astype(">i4")), "row 1: index -7, but"),
     "fractions": (
         damaged(indices=lambda a: a + 0.5),
-        "indices has the shape .* and the type float64, but expected whole numbers",
+        "indices has the shape .* and the type float64, but expected a 1-d array of integers",
     ),
     "matrix of indices": (damaged(indices=lambda a: a[:, None]), "indices has the shape"),
     "falls": (damaged(indptr=swap), r"row 6: indptr goes down"),
@@ -361,7 +361,7 @@ def test_a_missing_label_is_an_error_that_names_the_row(name, kind):
     change, text = MISSING[kind]
     found = fitted(name)
     for call in (new(name).fit, found.score, getattr(new(name), "partial_fit", found.score)):
-        with pytest.raises(ValueError, match=rf"^y\[3\] is {text}, but expected a label; leave rows without a label out$"):
+        with pytest.raises(ValueError, match=rf"^y\[3\] is {text}, but expected a label; remove rows without a label$"):
             call(X, change(y))
 
 
@@ -372,7 +372,7 @@ def test_texts_and_numbers_among_labels_are_refused(name, form):
     found, mixed = fitted(name), form([*y[:-1].tolist(), "a"])
     for call in (new(name).fit, found.score):
         with pytest.raises(
-            ValueError, match=rf"^y\[0\] is {y[0]}, but y\[{len(y) - 1}\] is 'a'; expected only texts, or only numbers$"
+            ValueError, match=rf"^y\[0\] is {y[0]}, but y\[{len(y) - 1}\] is 'a'; expected only strings, or only numbers$"
         ):
             call(X, mixed)
 
@@ -440,7 +440,7 @@ def test_a_sum_that_is_no_number_is_refused(tmp_path):
     X = with_duplicates(X.astype(np.float32))
     X.data[:2] = 3e38
     for name in ALL:
-        with pytest.raises(ValueError, match="the sum of its values is more than float32 can hold"):
+        with pytest.raises(ValueError, match="the sum of its values exceeds float32"):
             new(name).fit(X, y)
     with pytest.raises(DataError, match=r"^X: row 1: the values of one feature add up to more than float32 can hold"):
         hpcml.Dataset.from_sparse(X, y.tolist(), tmp_path / "data.h5")

@@ -133,7 +133,7 @@ def test_folder_that_is_not_a_run_is_refused(data, tmp_path, method, how):
     (run / "checkpoint").mkdir(parents=True)
     for name in ("model.h5", "log.txt", "checkpoint/start.h5"):
         (run / name).write_text("mine")
-    with pytest.raises(ConfigError, match="no run of ours"):
+    with pytest.raises(ConfigError, match="no hpcml run"):
         train(method, None, data, run, options_of(method), **how)
     assert [(run / name).read_text() for name in ("model.h5", "log.txt", "checkpoint/start.h5")] == ["mine"] * 3
 
@@ -278,7 +278,7 @@ REFUSED = {  # what a method may not be able to do: a command that asks for it, 
         data_with_headings,
         "so METHOD would be told the answer; train bernoulli-nb (or another method of its group), or convert ",
     ),
-    "streams": (TRAINING, stream, "rows.svm: not an HDF5 file (or damaged); expected one made with `hpcml convert`"),
+    "streams": (TRAINING, stream, "rows.svm: not an HDF5 file (or damaged); expected one created with `hpcml convert`"),
     "tune": (("tune", "-o", "RUN", "--method", "METHOD"), small, "--method METHOD: expected one of "),
     "pause": ((*TRAINING, "--time-limit", "1"), small, "--time-limit has no effect on METHOD, only on "),
 }
@@ -352,7 +352,7 @@ def test_a_log_that_cannot_be_written_does_not_stop_the_run(data, tmp_path, shor
     (tmp_path / "run" / "log.txt").unlink()
     (tmp_path / "run" / "log.txt").symlink_to("/dev/full")
     assert train(method, None, data, tmp_path / "run", options_of(method), resume=True).model.exists()
-    assert capsys.readouterr().err.count("going on without it") == 1
+    assert capsys.readouterr().err.count("continuing without it") == 1
 
 
 @able("pause")

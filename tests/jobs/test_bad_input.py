@@ -139,7 +139,7 @@ def test_outputs_that_exist_are_kept(standing, ranks, good, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes").write_text("mine")
     for how in ("--force", "--resume"):
-        refused(standing(ranks, "train", "probe", good, "-o", tmp_path / "run", how), "run holds other files and no run of ours")
+        refused(standing(ranks, "train", "probe", good, "-o", tmp_path / "run", how), "run contains other files and no hpcml run")
     refused(
         standing(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5"), "out.h5 exists already", "--force"
     )

@@ -69,7 +69,7 @@ def test_a_line_of_a_gigabyte(bombs, tmp_path, command, file):
     command = [bombs / part if part.endswith(".h5") else part for part in command]
     output = tmp_path / ("out.csv" if command[0] == "predict" else "out.h5")
     result = run("RLIMIT_AS", 1200 * MIB, *command, bombs / file, "-o", output)
-    assert refused(result) == f"hpcml: {bombs / file}: line 2: longer than 16 MiB; shorten it, or raise --max-line-mb"
+    assert refused(result) == f"hpcml: {bombs / file}: line 2: longer than 16 MiB; shorten it or raise --max-line-mb"
     assert command[0] == "train" or not list(tmp_path.iterdir())
 
 

@@ -25,7 +25,7 @@ from hpcml.errors import BadRecordsError, HpcmlError
 from hpcml.log import Log
 
 TOP = Path(__file__).parents[2]
-INPUTS = 63  # a multiple of the number of kinds
+INPUTS = 60  # a multiple of the number of kinds
 
 
 def fuzz(*options):

@@ -82,7 +82,7 @@ def test_what_is_refused(standing, files, tmp_path):
             tmp_path / "out.csv",
             "--labels",
         ): "predict writes labels above their thresholds",
-        ("-", "-o", tmp_path / "out.csv"): "standard input under mpirun or srun (PMI_SIZE): launchers lose",
+        ("-", "-o", tmp_path / "out.csv"): "standard input under mpirun or srun (PMI_SIZE): launchers drop",
         ("/dev/null", "-o", tmp_path / "out.csv"): "/dev/null: no rows; expected `label index:value ...`",
         (source, "-o", tmp_path / "out.csv", "--split", "test"): "--split test: applies only to a dataset",
         (named, "-o", named, "--source", "svmlight", "--force"): "is also an input",
@@ -111,4 +111,4 @@ def test_a_terminal_is_refused(files):
         os.close(first)
         os.close(second)
     assert result.returncode == 2
-    assert "hpcml: standard input is a terminal; pipe lines into it, or name a file" in result.stderr
+    assert "hpcml: standard input is a terminal; pipe lines into it, or use a file" in result.stderr

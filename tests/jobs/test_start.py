@@ -191,7 +191,7 @@ def test_file_that_becomes_shorter_is_reported_once(mpirun, tmp_path, ranks):
 @pytest.mark.parametrize(("limit", "message"), [(300_000, "while starting (the libraries"), (550_000, "the libraries")])
 def test_too_little_address_space_for_the_libraries_is_refused(data, tmp_path, limit, message):
     result = shell(f"ulimit -v {limit}; exec {RUN} train dual {data} -o {tmp_path / 'run'}", **dict.fromkeys(THREADS, "1"))
-    assert message in refused(result, "MB of address space, more than there is; raise the limit (ulimit -v)", alone=True)
+    assert message in refused(result, "MB of address space, more than is available; raise the limit (ulimit -v)", alone=True)
 
 
 def test_library_that_is_not_loaded_in_time_ends_the_program():

@@ -56,7 +56,7 @@ def test_what_the_training_file_lacks_counts_as_missed(standing, tmp_path):
     with h5py.File(data) as file:
         assert [*file["label_names"].asstr()] == sorted(WORDS)
         assert [*file["unknown_label_names"].asstr()] == ["New", "Newer"]
-    assert f"2 labels that the --like file did not have: {n} entries" in done(standing(1, "info", data)).stdout
+    assert f"2 labels unknown to the --like dataset: {n} entries" in done(standing(1, "info", data)).stdout
     done(standing(1, "train", "dual", tmp_path / "train.h5", "-o", run))
     truth = [set(document["labels"]) for document in test]
     twin = check(standing, run, data, truth, tmp_path, 2, ranks=3)

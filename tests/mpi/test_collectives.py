@@ -24,33 +24,19 @@ def chunk_bytes(request, monkeypatch):
         monkeypatch.setattr("hpcml.mpi.collectives.CHUNK_BYTES", request.param)
 
 
-def some_floats(rank, size):
+def random_floats(rank, size):
     return np.random.default_rng(rank).standard_normal(size)
 
 
 # agreed ---------------------------------------------------------------------------------------------------------------
 
 
-def test_agreed_passes_when_nobody_fails(comm):
-    with mpi.agreed(comm, "nothing"):
-        done = True
-    assert done
-
-
-@pytest.mark.parametrize("kind", [DataError, ConfigError])
+@pytest.mark.parametrize("kind", [DataError, ConfigError, NoPlan])
 def test_agreed_raises_the_same_sentence_everywhere(comm, kind):
     for bad in range(comm.size):
         with pytest.raises(kind, match=f"^file {bad} is bad$"), mpi.agreed(comm, "checking"):
             if comm.rank == bad:
                 raise kind(f"file {bad} is bad")
-
-
-def test_agreed_keeps_the_kind_of_error(comm):
-    """Also that of errors that are not known to `hpcml.errors`."""
-    for bad in range(comm.size):
-        with pytest.raises(NoPlan, match=r"^no plan$"), mpi.agreed(comm, "planning"):
-            if comm.rank == bad:
-                raise NoPlan("no plan")
 
 
 def test_agreed_takes_the_lowest_rank(comm):
@@ -71,16 +57,6 @@ def test_agreed_names_the_file_and_the_reason(comm, tmp_path):
         assert sentences[bad].endswith("missing.svm: No such file or directory while reading the parts")
 
 
-def test_agreed_says_the_file_once_and_what_to_do(comm):
-    for bad in range(comm.size):
-        with (
-            pytest.raises(DataError, match=r"^No space left on device while writing a\.h5; free some space"),
-            mpi.agreed(comm, "writing a.h5"),
-        ):
-            if comm.rank == bad:
-                raise OSError(28, "No space left on device", "a.h5")
-
-
 def test_agreed_keeps_an_unexpected_error_where_it_happened(comm):
     for bad in range(comm.size):
         expected = ZeroDivisionError if comm.rank == bad else CollectiveError
@@ -90,14 +66,14 @@ def test_agreed_keeps_an_unexpected_error_where_it_happened(comm):
             assert str(caught.value) == f"rank {bad} failed while dividing: division by zero"
 
 
-def test_agreed_turns_lack_of_memory_into_a_sentence(comm):
+def test_agreed_reports_lack_of_memory(comm):
     last = comm.bcast(MPI.COMM_WORLD.rank, root=comm.size - 1)  # the user knows the rank in the world
     with pytest.raises(DataError, match=f"rank {last} ran out of memory while loading"), mpi.agreed(comm, "loading"):
         if comm.rank == comm.size - 1:
             raise MemoryError
 
 
-def test_resting_ranks_wait_for_the_one_that_works_and_hear_of_its_error(comm, mpi_tmp_path):
+def test_sleeping_ranks_wait_for_root_and_receive_its_error(comm, mpi_tmp_path):
     with mpi.agreed(comm, "working", sleep=True):
         if comm.rank == 0:
             (mpi_tmp_path / "done").touch()
@@ -121,8 +97,6 @@ def test_groups_agree_on_what_one_of_them_raises(comm):
         ):
             if comm.rank == bad:
                 raise DataError("one group")
-    with mpi.groups_agreed(comm):
-        pass
 
 
 def test_agreed_any(comm):
@@ -131,14 +105,10 @@ def test_agreed_any(comm):
         assert mpi.agreed_any(comm, comm.rank == one) is True
 
 
-def test_allreduce_max(comm):
-    assert mpi.allreduce_max(comm, float(-comm.rank)) == 0.0
-
-
 # arrays ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(0,), (1,), (7, 9), (200,)])
+@pytest.mark.parametrize("shape", [(0,), (7, 9)])
 @pytest.mark.parametrize("dtype", ["f8", "i8"])
 def test_allreduce_sum(comm, chunk_bytes, shape, dtype):
     mine = np.arange(np.prod(shape), dtype=dtype).reshape(shape) + comm.rank
@@ -160,10 +130,10 @@ def test_bcast_array(comm, chunk_bytes, array):
 
 def test_allgather_of_unequal_and_empty_arrays(comm, chunk_bytes):
     sizes = [(rank * 37) % 50 for rank in range(comm.size)]  # rank 0 has none
-    got = mpi.allgather_arrays(comm, some_floats(comm.rank, sizes[comm.rank]))
+    got = mpi.allgather_arrays(comm, random_floats(comm.rank, sizes[comm.rank]))
     assert len(got) == comm.size
     for rank, part in enumerate(got):
-        np.testing.assert_array_equal(part, some_floats(rank, sizes[rank]))
+        np.testing.assert_array_equal(part, random_floats(rank, sizes[rank]))
 
 
 @pytest.mark.parametrize("dtype", ["f8", "i4", "u1"])
@@ -175,14 +145,6 @@ def test_exchange(comm, chunk_bytes, dtype):
     for source, received in enumerate(got):
         assert received.dtype == dtype
         np.testing.assert_array_equal(received, part(source, comm.rank))
-
-
-def test_exchange_when_only_one_rank_has_something(comm, chunk_bytes):
-    for source in range(comm.size):
-        parts = [np.full(100 if comm.rank == source else 0, float(target)) for target in range(comm.size)]
-        got = mpi.exchange(comm, parts)
-        assert [received.size for received in got] == [100 if rank == source else 0 for rank in range(comm.size)]
-        assert (got[source] == comm.rank).all()
 
 
 def test_exclusive_sum(comm):
@@ -230,7 +192,7 @@ def test_stream_with_an_error_at_a_producer(comm):
 # exact sums -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_exact_sum_is_the_same_for_any_distribution(comm, seed):
     rng = np.random.default_rng(seed)  # the same on every rank
     n = 1000
@@ -245,10 +207,6 @@ def test_exact_sum_is_the_same_for_any_distribution(comm, seed):
         assert mpi.exact_sum(comm, mine, bound, n).hex() == expected.hex()
 
 
-def test_exact_sum_of_nothing(comm):
-    assert mpi.exact_sum(comm, np.empty(0), 0.0, 0) == 0.0
-
-
 # nodes and logs -------------------------------------------------------------------------------------------------------
 
 
@@ -258,16 +216,6 @@ def test_node_first_lets_the_first_rank_finish_before_the_others_begin(comm, mpi
         existed = mark.exists()
         mark.touch()
     assert existed == (comm.rank > 0)
-
-
-def test_node_first_frees_the_others_when_the_first_fails(comm):
-    if comm.rank == 0:
-        with pytest.raises(ValueError, match="on purpose"), mpi.node_first(comm):
-            raise ValueError("on purpose")
-    else:
-        with mpi.node_first(comm):
-            pass
-    assert comm.allreduce(1) == comm.size
 
 
 def test_duplicated_is_private_and_survives_an_agreed_error(comm):

@@ -227,7 +227,7 @@ def test_an_output_that_exists_is_refused_before_reading(comm, mpi_tmp_path):
 
 BAD_OPTIONS = {
     "no source 'svmlite'; did you mean 'svmlight'": ("svmlite", 1, {}),
-    "no source 'x'; `hpcml convert --help` lists what there is": ("x", 1, {}),
+    "no source 'x'; run `hpcml convert --help` for the list": ("x", 1, {}),
     "svmlight takes one input file, but got 2": ("svmlight", 2, {}),
     "docstrings takes no input file, but got 1": ("docstrings", 1, {}),
     "--min-df 0: expected at least 1": ("jsonl", 1, {"min_df": 0}),

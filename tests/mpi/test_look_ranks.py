@@ -64,7 +64,7 @@ def test_rows_out_of_order_are_named_on_all_ranks(comm, mpi_tmp_path):
         with make.h5py.File(path, "r+") as file:
             file["X/indices"][30:32] = [3, 2]
     comm.Barrier()
-    with DataFile(path) as dataset, pytest.raises(DataError, match="row 7 has a feature twice, or out of order"):
+    with DataFile(path) as dataset, pytest.raises(DataError, match="row 7 has a feature twice or out of order"):
         find_duplicates(comm, dataset, "all", 0.8, None, QUIET)
 
 

@@ -47,34 +47,13 @@ def until(condition):
 
 
 @pytest.mark.parametrize("partners", [others, ring])
-@pytest.mark.parametrize("size", [0, 1, 8, 500])
+@pytest.mark.parametrize("size", [0, 8])
 def test_exchange_with(comm, partners, size):
     for number in range(3):  # one after another, without a barrier between
         got = mpi.exchange_with(comm, {rank: letter(comm.rank, rank, number, size) for rank in partners(comm)})
         assert sorted(got) == partners(comm)
         for rank, arrays in got.items():
             same(arrays, letter(rank, comm.rank, number, size))
-
-
-def test_exchange_of_unequal_sizes(comm):
-    def size(source, target):
-        return (source * 37 + target * 11) % 90 * (source != 1)  # rank 1 sends nothing but empty arrays
-
-    got = mpi.exchange_with(comm, {rank: [np.full(size(comm.rank, rank), comm.rank)] for rank in others(comm)})
-    for rank, (array,) in got.items():
-        assert array.tolist() == [rank] * size(rank, comm.rank)
-
-
-def test_exchange_without_arrays(comm):
-    assert mpi.exchange_with(comm, {rank: [] for rank in others(comm)}) == {rank: [] for rank in others(comm)}
-
-
-def test_exchange_between_two_only(comm):
-    parts = {1 - comm.rank: letter(comm.rank, 1 - comm.rank, 5)} if comm.size > 1 and comm.rank < 2 else {}
-    got = mpi.exchange_with(comm, parts)
-    assert sorted(got) == sorted(parts)
-    for rank, arrays in got.items():
-        same(arrays, letter(rank, comm.rank, 5))
 
 
 # letters --------------------------------------------------------------------------------------------------------------
@@ -138,7 +117,7 @@ def test_only_the_latest_letter_waits_and_it_is_written_when_it_leaves(comm):
 def test_a_rank_that_does_not_read_holds_up_nobody(comm):
     """The other ranks write to rank 0 (and to one another) while it reads nothing until they have finished."""
     mailbox = mpi.Mailbox(comm, others(comm))
-    size, n = 300_000, 30  # far above what MPI sends without asking
+    size, n = 100_000, 10  # far above what MPI sends without asking
     latest = dict.fromkeys(others(comm), -1)
 
     def take(letters):
@@ -163,7 +142,7 @@ def test_a_rank_that_does_not_read_holds_up_nobody(comm):
 
 
 def test_close_with_large_letters_under_way_in_all_directions(comm):
-    size, mailbox = 500_000, mpi.Mailbox(comm, others(comm))
+    size, mailbox = 200_000, mpi.Mailbox(comm, others(comm))
     for rank in others(comm):
         mailbox.post(rank, lambda: [np.full(size, comm.rank)])
         mailbox.post(rank, lambda: [np.full(size, -1)])  # may leave or not
@@ -175,16 +154,6 @@ def test_close_with_large_letters_under_way_in_all_directions(comm):
         assert all((array == -1).all() for array in letters[1:])
         assert {array.size for array in letters} == {size}
     assert comm.allreduce(1) == comm.size
-
-
-def test_a_letter_is_copied_when_it_leaves(comm):
-    """What its writer does with the arrays afterwards does not change it."""
-    mailbox, values = mpi.Mailbox(comm, others(comm)), np.full(500_000, comm.rank)
-    for rank in others(comm):
-        mailbox.post(rank, lambda: [values[1:]])
-    values[:] = -1
-    for rank, (array,) in mailbox.close():
-        assert (array == rank).all()
 
 
 def test_close_at_different_times(comm):
@@ -200,36 +169,3 @@ def test_close_at_different_times(comm):
         numbers = [int(arrays[0][0]) for _, arrays in found]
         assert numbers == sorted(numbers)
         assert bool(numbers) == (last in ring(comm))
-
-
-def test_mailboxes_one_after_another_do_not_mix(comm):
-    for turn in range(5):
-        mailbox = mpi.Mailbox(comm, others(comm))
-        for rank in others(comm):
-            mailbox.post(rank, lambda turn=turn: [np.array([turn])])
-        assert [int(arrays[0][0]) for _, arrays in mailbox.close()] == [turn] * (comm.size - 1)
-        same(mpi.exchange_with(comm, {rank: [np.array([9])] for rank in others(comm)}).get(0, [np.array([9])]), [np.array([9])])
-
-
-def test_a_rank_without_partners(comm):
-    alone = comm.rank == 0 or comm.size < 3
-    partners = [] if alone else [rank for rank in others(comm) if rank > 0]
-    mailbox = mpi.Mailbox(comm, partners)
-    for rank in partners:
-        mailbox.post(rank, lambda: [np.array([comm.rank])])
-    if alone:
-        assert mailbox.collect() == []
-        assert mailbox.close() == []
-    else:
-        assert sorted(int(arrays[0][0]) for _, arrays in mailbox.close()) == partners
-
-
-def test_letters_that_got_lost_are_noticed(comm):
-    mailbox = mpi.Mailbox(comm, others(comm))
-    for rank in others(comm):
-        mailbox._n_sent[rank] += 1  # as if one had left
-    if comm.size > 1:
-        with pytest.raises(AssertionError, match=r"rank \d+ sent 1 letters, but 0 arrived"):
-            mailbox.close()
-    else:
-        mailbox.close()

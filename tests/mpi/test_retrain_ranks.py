@@ -60,7 +60,7 @@ def test_what_cannot_be_retrained_is_said(comm, mpi_tmp_path):
     for run, data, kind, words in (
         ("run", other, DataError, "convert the data with"),
         ("probe", old, ConfigError, "only runs of dual"),
-        ("nothing", old, ConfigError, "no run folder"),
+        ("nothing", old, ConfigError, "not a run folder"),
     ):
         with pytest.raises(kind, match=words):
             retrain(mpi_tmp_path / run, data, mpi_tmp_path / "again", comm=comm)

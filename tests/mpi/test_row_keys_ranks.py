@@ -34,21 +34,7 @@ def write(comm, path, documents):
     return [path]
 
 
-def test_new_rows_follow_the_known_rows_of_their_group(comm, mpi_tmp_path):
-    """The --like file may have no groups."""
-    everything = [document(n, True) for n in range(120)]
-    folder = by_one_rank(comm, lambda: (mpi_tmp_path / "old").mkdir() or mpi_tmp_path / "old")
-    like = converted_alike(comm, "jsonl", write(comm, folder / "in.jsonl", everything[::3]), folder, test_share=0.4)[2]
-    inputs = write(comm, mpi_tmp_path / "in.jsonl", everything[::-1])
-    path = converted_alike(comm, "jsonl", inputs, mpi_tmp_path, group="work", test_share=0.4, seed=8, like=like)[2]
-    with DataFile(path) as data:
-        test = np.isin(np.arange(120)[::-1], data.split("test"))
-    with DataFile(like) as data:
-        assert (test.reshape(40, 3) == np.isin(np.arange(40), data.split("test"))[:, None]).all()
-
-
-@pytest.mark.parametrize("with_id", [True, False])
-@pytest.mark.parametrize("group", [None, "work"])
+@pytest.mark.parametrize(("with_id", "group"), [(True, "work"), (False, None)])
 def test_old_rows_keep_their_splits(comm, mpi_tmp_path, with_id, group):
     old = [document(n, with_id) for n in range(100)]
     both = [*(document(n, with_id) for n in range(500, 530)), *old[::-1]]
@@ -77,14 +63,13 @@ def test_old_rows_keep_their_splits(comm, mpi_tmp_path, with_id, group):
     assert found.seen == (sum(not in_test for in_test in sides[0].values()), False)
 
 
-@pytest.mark.parametrize("stratified", [True, False])
-def test_splits_of_a_dataset(comm, mpi_tmp_path, stratified):
+def test_splits_of_a_dataset(comm, mpi_tmp_path):
     folder = by_one_rank(comm, lambda: (mpi_tmp_path / "in").mkdir() or mpi_tmp_path / "in")
     inputs = write(comm, folder / "in.jsonl", [document(n, True) for n in range(90)])
     _, _, path = converted_alike(comm, "jsonl", inputs, folder, group="work")
     for by, output in ((comm, "ranks.h5"), (mpi.self_comm(), "alone.h5")):
         if by is comm or comm.rank == 0:
-            split(by, path, mpi_tmp_path / output, 0.3, stratified, 7, False, QUIET, 0.2)
+            split(by, path, mpi_tmp_path / output, 0.3, True, 7, False, QUIET, 0.2)
     comm.barrier()
     assert (mpi_tmp_path / "ranks.h5").read_bytes() == (mpi_tmp_path / "alone.h5").read_bytes()
 

@@ -8,11 +8,9 @@ import pytest
 from support.make import dataset_for_all, random_data
 from support.training import train
 
-from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
-from hpcml.methods.linear import run as linear_run
 
 pytestmark = pytest.mark.mpi
 
@@ -22,27 +20,20 @@ def test_shards_are_disjoint_cover_the_split_and_balance_non_zeros(comm, mpi_tmp
     rows = np.sort(np.random.default_rng(0).choice(400, 250, replace=False))
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", X, Y, splits={"train": rows, "first": np.arange(3)})
     with DataFile(data) as opened:
-        for split, wanted in (("train", rows), ("all", np.arange(400)), ("first", np.arange(3))):
+        for split, expected in (("train", rows), ("all", np.arange(400)), ("first", np.arange(3))):
             shard = load_shard(comm, opened, split)
             mine = shard.first_row + shard.rows
-            assert np.concatenate(comm.allgather(mine)).tolist() == wanted.tolist()
+            assert np.concatenate(comm.allgather(mine)).tolist() == expected.tolist()
             for local, row in zip(shard.rows, mine, strict=True):
                 begin, end = shard.indptr[local : local + 2]
                 assert shard.indices[begin:end].tolist() == X[[row]].indices.tolist()
                 assert shard.data[begin:end].tolist() == X[[row]].data.tolist()
             nnz = comm.allgather(int(np.diff(shard.indptr)[shard.rows].sum()))
-            largest = max(X[[row]].nnz for row in wanted)
+            largest = max(X[[row]].nnz for row in expected)
             assert max(nnz) <= sum(nnz) / comm.size + largest
 
 
-def test_exact_sum_of_a_dataset_does_not_know_the_ranks(comm):
-    values = np.random.default_rng(0).lognormal(sigma=5, size=1000)
-    mine = np.array_split(values, comm.size)[comm.rank]
-    total = mpi.exact_sum(comm, mine, float(values.sum()), 1000)
-    assert total == mpi.exact_sum(mpi.self_comm(), values, float(values.sum()), 1000)
-
-
-def test_a_model_larger_than_the_disk_is_refused_before_training(comm, mpi_tmp_path, monkeypatch):
+def test_rejects_model_larger_than_the_disk(comm, mpi_tmp_path, monkeypatch):
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
     for method in ("dual", "probe"):
@@ -53,16 +44,7 @@ def test_a_model_larger_than_the_disk_is_refused_before_training(comm, mpi_tmp_p
     train("dual", comm, data, mpi_tmp_path / "run", {"drop": 0.1})
 
 
-def test_a_large_model_is_told_of(comm, mpi_tmp_path, monkeypatch, capfd):
-    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
-    train("dual", comm, data, mpi_tmp_path / "small")
-    assert "warning: the model" not in capfd.readouterr().err
-    monkeypatch.setattr(linear_run, "LARGE_MODEL", 100)
-    train("dual", comm, data, mpi_tmp_path / "large")
-    assert ("--drop 0.1" in capfd.readouterr().err) == (comm.rank == 0)
-
-
-def test_memory_too_short_to_load_the_rows_is_told_before(comm, mpi_tmp_path, monkeypatch):
+def test_rejects_rows_larger_than_memory(comm, mpi_tmp_path, monkeypatch):
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
     monkeypatch.setattr("hpcml.methods.linear.layout.OWN_BYTES", 1 << 60)
     monkeypatch.setattr("hpcml.methods.linear.load.own_rows", None)  # nothing is loaded

@@ -15,7 +15,6 @@ from hpcml.errors import Interrupted
 from hpcml.kernels.cache import CompiledOnce
 from hpcml.methods.dual import dual
 from hpcml.methods.dual.train import DualFitter
-from hpcml.methods.elastic_net import newton
 from hpcml.methods.linear import layout
 from hpcml.methods.linear import train as linear
 from hpcml.methods.registry import METHODS
@@ -58,6 +57,7 @@ def late(monkeypatch):
 
 @pytest.mark.parametrize(("method", "way"), [(name, way) for name, ways in OPTIONS.items() for way in range(len(ways))])
 @pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.more("methods", one_in=4)
 def test_kernels_of_rows(comm, mpi_tmp_path, monkeypatch, data, late, method, way, mapped):
     """In memory and in files; all ranks share the rows, where the method can."""
     if mapped:
@@ -67,7 +67,7 @@ def test_kernels_of_rows(comm, mpi_tmp_path, monkeypatch, data, late, method, wa
     assert late == []
 
 
-@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.parametrize("loss", ["hinge", pytest.param("logistic", marks=pytest.mark.more("kernels"))])
 def test_kernels_of_streamed_rows(comm, mpi_tmp_path, monkeypatch, data, late, loss):
     monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)
     monkeypatch.setattr("hpcml.methods.linear.layout.kept_values", lambda *_: 300)
@@ -80,16 +80,6 @@ def test_kernels_of_streamed_rows(comm, mpi_tmp_path, monkeypatch, data, late, l
 def test_kernels_of_rare_labels(comm, mpi_tmp_path, monkeypatch, data, late):
     monkeypatch.setattr(dual, "VALUES_PER_POSITIVE", 30)  # labels of up to 16 rows of 70
     train("dual", comm, data, mpi_tmp_path / "run", {"ranks_per_group": 1})
-    assert late == []
-
-
-def test_kernels_of_labels_with_many_features(comm, mpi_tmp_path, monkeypatch, data, late):
-    """Passes over all rows, and a matrix that is not kept."""
-    monkeypatch.setattr(newton, "WIDE_AT_FIRST", 5)
-    monkeypatch.setattr(newton, "SHARE", 0.0)
-    monkeypatch.setattr(newton, "DENSE", 4)
-    monkeypatch.setattr(newton, "LARGEST", 4)
-    train("elastic-net", comm, data, mpi_tmp_path / "run", {})
     assert late == []
 
 

@@ -117,7 +117,7 @@ CASES = {
                 "classes of it"
             ),
             "7 1:1 99:x": "'99:x', but expected index:value",
-            "0.5 99:1 2:1": "index 2 after 99; sort the indices and let each stand once",
+            "0.5 99:1 2:1": "index 2 after 99; sort the indices and remove duplicates",
         },
         {},
     ),

@@ -7,14 +7,13 @@ import gzip
 import json
 import random
 import shutil
-import zipfile
 from typing import NamedTuple
 
 import h5py
 import numpy as np
 
 from support import make
-from support.damage_hdf5 import IMPOSSIBLE, LARGE, damage_archive, damage_bytes, damage_hdf5
+from support.damage_hdf5 import IMPOSSIBLE, LARGE, damage_bytes, damage_hdf5
 
 CHECK = "check"  # in place of a command: read the dataset again, slowly, by other means (`check_dataset`)
 
@@ -79,7 +78,6 @@ def runs(folder, run):
     run("train", "probe", data, "-o", folder / "done")
     run("train", "perceptron", data, "-o", folder / "perceptron", "--split", "all")
     run("train", "perceptron", data, "-o", folder / "online", *stopped, code=75)
-    (folder / "config.toml").write_text(CONFIG)
 
 
 BASES = (
@@ -95,15 +93,6 @@ BASES = (
 )
 RUNS = {"probe": "probe", "done": "probe", "psbml": "psbml", "dual": "dual", "online": "perceptron"}
 OF_RUNS = {"psbml": ["--grid", "2x1", "--cycles", "4", "--split", "all"], "done": []}  # the options that they were begun with
-CONFIG = """# what a user may have
-method = "probe"
-loss = "hinge"
-split = "train"
-max_steps = 20
-lambda = "0.001"
-epsilon = 1e-2
-bias = true
-""".replace("_", "-")
 
 
 # Text ----------------------------------------------------------------------------------------------------------------
@@ -177,7 +166,7 @@ def _text_case(rng, kind, sound, folder):
     return Case("; ".join(done), [["convert", kind, str(folder / name), "-o", out, *options], ["info", out], [CHECK, out]])
 
 
-def _damaged_file(rng, source, target, archive=False):
+def _damaged_file(rng, source, target):
     """A damaged copy of an HDF5 file: what was done."""
     shutil.copyfile(source, target)
     done = []
@@ -185,10 +174,9 @@ def _damaged_file(rng, source, target, archive=False):
     if share < 0.6:
         with h5py.File(target, "r+", libver="latest") as file:
             for _ in range(rng.choice((1, 1, 1, 2))):
-                inside = archive and "classifier" in file and rng.random() < 0.7
                 try:
-                    done.append(damage_archive(rng, file) if inside else damage_hdf5(rng, file))
-                except (*IMPOSSIBLE, zipfile.BadZipFile):
+                    done.append(damage_hdf5(rng, file))
+                except IMPOSSIBLE:
                     # the change before left nothing to change
                     done.append("nothing")
     if share >= 0.55 and target.stat().st_size <= 100 * LARGE:
@@ -218,7 +206,7 @@ def _dataset_case(rng, kind, sound, folder):
 def _model_case(rng, kind, sound, folder):
     linear = rng.choice(("model.h5", "sparse.h5", "perceptron/model.h5", "done/model.h5"))
     source = f"classifier{rng.randrange(len(BASES))}.h5" if kind == "classifier" else linear
-    done = _damaged_file(rng, sound / source, folder / "model.h5", kind == "classifier")
+    done = _damaged_file(rng, sound / source, folder / "model.h5")
     model, data = str(folder / "model.h5"), str(sound / "data.h5")
     uses = [
         ["predict", model, data, "-o", str(folder / "out.csv")],
@@ -255,39 +243,6 @@ def _run_case(rng, kind, sound, folder):
     return Case(f"{name}: {'; '.join(done)}", [how, ["evaluate", str(target / "model.h5"), str(sound / "data.h5")]])
 
 
-VALUES = [  # of TOML
-    *(
-        "1", "-1", "0", "1e400", "nan", "-inf", "9" * 5000, "0x" + "f" * 4000, "true", '""', '"x"', '"é\\u0000"', "1979-05-27",
-        "07:32:00",
-    ),
-    *('["probe"]', "[1, [2, [3]]]", "{a = 1}", "{}", "[]", "[" * 3000 + "]" * 3000, '"""' + "y" * 70_000 + '"""', "'..'", '"/"'),
-]  # fmt: skip
-
-
-def _toml_case(rng, kind, sound, folder):
-    lines, done = (sound / "config.toml").read_text().split("\n"), []
-    for _ in range(rng.choice((1, 1, 2, 3))):
-        number = rng.randrange(len(lines))
-        key, how = lines[number].partition(" = ")[0], rng.choice(("value", "value", "value", "key", "double", "table", "line"))
-        keys = ("method", "output", "config", "label", "", "a.b", '"a b"', "é", "x" * 9000, "true")
-        lines[number] = {
-            "value": f"{key} = {rng.choice(VALUES)}",
-            "key": f"{rng.choice(keys)} = {rng.choice(VALUES)}",
-            "double": f"{lines[number]}\n{lines[number]}",
-            "table": rng.choice((f"[{key}]", f"[[{key}]]", "[train]", "[train.probe]", f"{key}.a = 1")),
-            "line": rng.choice(("\x00", "=", "[", "\ufeff", "#" * 10_000, "a = \r1", "]" * 3000)),
-        }[how]
-        done.append(f"{how}: {lines[number][:40]}")
-    raw = "\n".join(lines).encode()
-    if rng.random() < 0.2:
-        raw, what = damage_bytes(rng, raw)
-        done.append(what)
-    (folder / "config.toml").write_bytes(raw)
-    named = [] if rng.random() < 0.7 else ["probe"]
-    run = str(folder / "run")
-    return Case("; ".join(done), [["train", *named, str(sound / "data.h5"), "-o", run, "--config", str(folder / "config.toml")]])
-
-
 KINDS = {
     "svmlight": _text_case,
     "jsonl": _text_case,
@@ -295,7 +250,6 @@ KINDS = {
     "model": _model_case,
     "classifier": _model_case,
     "run": _run_case,
-    "toml": _toml_case,
 }
 
 

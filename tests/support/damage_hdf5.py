@@ -1,15 +1,10 @@
-"""Damage of bytes, of HDF5 files by deliberate changes, and of the archive in a classifier's file (for `damage`)."""
+"""Damage of bytes, of HDF5 files by deliberate changes (for `damage`)."""
 
 import gzip
-import io
-import json
-import zipfile
 from pathlib import Path
 
 import h5py
 import numpy as np
-
-from support.edits import packed
 
 HUGE = (0, 1, -1, 2, 255, 2**15, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**62, 2**63 - 1)
 LARGE = 10**6  # entries of what a change before this one has made huge, and is left alone
@@ -220,108 +215,3 @@ CHANGES = {
     "null": lambda rng, file, name: (file.__delitem__(name), file.__setitem__(name, h5py.Empty("<f4"))),
     "other object": lambda rng, file, name: (file.__delitem__(name), file.__setitem__(name, file[rng.choice(everything(file))])),
 }
-
-
-# The archive in a classifier ---------------------------------------------------------------------------------------------
-
-BOMB = 1 << 27
-FOREIGN = (
-    "os.system", "builtins.eval", "functools.partial", "subprocess.Popen", "pickle.loads", "numpy.load",
-    "sklearn.svm._classes.SVC",
-)  # fmt: skip
-
-
-def damage_archive(rng, file):
-    """One change of the archive in a classifier's file: what was done."""
-    if file["classifier"].size > LARGE:
-        return "archive: too large to change"
-    with zipfile.ZipFile(io.BytesIO(file["classifier"][:].tobytes())) as archive:
-        if any(member.file_size >= BOMB for member in archive.infolist()):
-            return "archive: a bomb already"
-        members = {name: archive.read(name) for name in archive.namelist()}
-    name, compression = rng.choice(list(members)), zipfile.ZIP_STORED
-    arrays = [name for name in members if name.endswith(".npy")]
-    how = rng.choice(("schema", "schema", "schema", "bytes", "array", "array", "array", "bomb", "lost", "json"))
-    if how == "schema":
-        schema = json.loads(members["schema.json"])
-        what = _change_leaf(rng, schema)
-        members["schema.json"] = json.dumps(schema).encode()
-    elif how == "array" and arrays:
-        name = rng.choice(arrays)
-        members[name], what = _change_array(rng, members[name])
-    elif how == "bomb":
-        name, compression = rng.choice(arrays or [name]), zipfile.ZIP_DEFLATED
-        members[name] = members[name][:128] + bytes(BOMB)
-        what = name
-    elif how == "lost":
-        del members[name]
-        what = name
-    elif how == "json":
-        members["schema.json"] = rng.choice((b"", b"[" * 100_000, b"null", b'{"protocol": 1}', b"\xff"))
-        what = ""
-    else:
-        members[name], what = damage_bytes(rng, members[name])
-    del file["classifier"]
-    file["classifier"] = np.frombuffer(packed(members, compression), dtype=np.uint8)
-    return f"archive: {how} {what}"
-
-
-def _change_leaf(rng, tree):
-    """Change one part of a JSON value in place: what was done."""
-    places = []
-
-    def walk(node, path):
-        for key, part in node.items() if isinstance(node, dict) else enumerate(node):
-            places.append((node, key, [*path, key]))
-            if isinstance(part, (dict, list)):
-                walk(part, [*path, key])
-
-    walk(tree, [])
-    node, key, path = rng.choice(places)
-    types = [place for place in places if place[1] in ("__class__", "__module__", "__loader__")]
-    how = rng.choice(("delete", "number", "text", "null", "list", "foreign", "other"))
-    if how == "delete":
-        del node[key]
-    elif how == "foreign":
-        node, _, path = rng.choice(types)
-        node["__module__"], _, node["__class__"] = rng.choice(FOREIGN).rpartition(".")
-        if rng.random() < 0.5:
-            node["__loader__"] = rng.choice(
-                ("FunctionNode", "TypeNode", "ObjectNode", "PartialNode", "MethodNode", "ReduceNode", "OperatorFuncNode")
-            )
-    else:
-        other = rng.choice(places)
-        copy = json.loads(json.dumps(other[0][other[1]]))
-        number = rng.choice(HUGE)
-        node[key] = {"number": rng.choice((number, str(number))), "text": "x", "null": None, "list": [], "other": copy}[how]
-    return f"{'.'.join(map(str, path))[-60:]} {how}"
-
-
-def _change_array(rng, content):
-    """A saved array with another header or other values: (bytes, what was done)."""
-    array, out = np.load(io.BytesIO(content)), io.BytesIO()
-    how = rng.choice(("claim", "objects", "shape", "type", "values", "values", "longer"))
-    if how == "claim":
-        np.lib.format.write_array_header_1_0(
-            out, {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": (rng.choice(HUGE[5:]),)}
-        )
-        return out.getvalue() + content[128:], how
-    if how == "objects":
-        np.save(out, np.array([{"a": 1}, None], dtype=object), allow_pickle=True)
-        return out.getvalue(), how
-    if how == "shape":
-        array = array.reshape(-1)[: rng.randrange(array.size + 1)]
-    elif how == "longer":
-        array = np.concatenate([array.reshape(-1)] * 2).reshape(-1, *array.shape[1:]) if array.size else np.zeros(5, array.dtype)
-    elif how == "type":
-        array = array.astype(rng.choice(("<f8", "<i8", "<f4", "<i4", "U5"))) if array.dtype.names is None else np.zeros(array.shape)
-    elif array.size:
-        array = array.copy()
-        field = rng.choice(array.dtype.names) if array.dtype.names else None
-        flat = (array if field is None else array[field]).reshape(-1)
-        kind = flat.dtype.kind
-        value = rng.choice(HUGE[:8]) if kind in "iu" else rng.choice((np.nan, np.inf, -1e300, 7.0))
-        with np.errstate(all="ignore"):
-            flat[rng.randrange(flat.size)] = np.asarray(value).astype(flat.dtype) if kind in "iuf" else flat[0]
-    np.save(out, array)
-    return out.getvalue(), how

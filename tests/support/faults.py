@@ -316,7 +316,7 @@ FAULTS = [
     Fault("rank 1 paused", pause_rank, 0),
     Fault("disk full", fill_disk, 2, FULL, BOTH, resumed_on=1),
     Fault("disk full at the start", start_on_full_disk, 2, FULL, model=False, rare=True),
-    Fault("log full", fill_log, 0, r"log\.txt: cannot write: No space left on device; going on without it", rare=True),
+    Fault("log full", fill_log, 0, r"log\.txt: cannot write: No space left on device; continuing without it", rare=True),
     Fault("data replaced and deleted", replace_data, 0, "", BOTH),
     Fault("data truncated", truncate_data, 2, CHANGED, PSBML, resumed_on=1, rare=True),
     Fault("data written while read", patch(CHANGED_WHILE_READ), 2, CHANGED, model=False, rare=True),

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import support.training as training
 from support import make
-from support.training import merge
 
 from hpcml import mpi
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.data.dataset import DataFile
 from hpcml.data.info import format_info, info
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError
 from hpcml.evaluation import evaluate
 from hpcml.evaluation.explain import explain
 from hpcml.evaluation.thresholds import ThresholdSearch, threshold
@@ -62,25 +61,7 @@ def test_trained_models_have_those_of_their_labels(data, run, tmp_path):
     assert titles(run / "model.h5") == TITLES
     assert titles(train(data, tmp_path / "some", label=("c", "a")) / "model.h5") == ["Apples", "Pears, Dried"]
     assert titles(train(data, tmp_path / "none", label=("b",)) / "model.h5") is None
-    assert titles(train(data, tmp_path / "online", "perceptron") / "model.h5") == TITLES
     assert titles(train(data, tmp_path / "sparse", "dual", drop=1e-3) / "model.h5") == TITLES
-
-
-def test_parts_together_have_the_bytes_of_the_whole(data, run, tmp_path):
-    parts = [train(data, tmp_path / str(k), label_part=f"{k}/4") for k in (1, 2, 3, 4)]
-    assert titles(parts[1] / "model.h5") is None
-    merge(SELF, parts, tmp_path / "joined", log=QUIET)
-    assert (tmp_path / "joined" / "model.h5").read_bytes() == (run / "model.h5").read_bytes()
-
-
-def test_without_titles_the_files_are_those_of_before(data, tmp_path):
-    files = [dataset(tmp_path / f"{k}.h5", some) for k, some in enumerate((None, [""] * 4))]
-    assert files[0].read_bytes() == files[1].read_bytes()
-    with DataFile(files[0]) as plain:
-        assert plain.label_titles() is None
-        assert "label_titles" not in plain.file
-    with h5py.File(train(files[0], tmp_path / "run") / "model.h5") as model:
-        assert sorted(model) == ["W", "bias", "columns", "factors", "input", "label_names", "labels", "training_keys"]
 
 
 def test_what_rewrites_files_keeps_them(data, run, tmp_path):
@@ -117,17 +98,6 @@ def test_people_and_programs_see_them(data, run, tmp_path):
     assert "d Plums " in format_info(info(SELF, data, []))
 
 
-def test_a_model_without_titles_takes_those_of_the_data(data, tmp_path):
-    plain = dataset(tmp_path / "plain.h5", None)
-    run = train(plain, tmp_path / "run")
-    with DataFile(data) as rows:
-        assert evaluate(SELF, Model(run / "model.h5"), rows, "test", QUIET).label_titles == TITLES
-    with DataFile(plain) as rows:
-        found = evaluate(SELF, Model(run / "model.h5"), rows, "test", QUIET)
-    found.write_csv(tmp_path / "e.csv")
-    assert (tmp_path / "e.csv").read_text().startswith("number,label,n_positive,")
-
-
 def test_convert_takes_them_from_descriptors_or_like(tmp_path):
     documents = [{"text": "apples and pears", "labels": ["D2", "D1"]}, {"text": "apples", "labels": ["D3"]}]
     source, terms = tmp_path / "in.jsonl", tmp_path / "terms.txt"
@@ -146,18 +116,3 @@ def test_convert_takes_them_from_descriptors_or_like(tmp_path):
     with pytest.raises(ConfigError, match="it has none of the labels, such as 'D1'"):
         made("none.h5", descriptors=terms)
     assert not (tmp_path / "none.h5").exists()
-
-
-@pytest.mark.parametrize(
-    "strings", [["a", "b"], ["a", "b", "c", "d", "e"], [1.0, 2.0, 3.0, 4.0], [["a"], ["b"], ["c"], ["d"]], [b"a\0b"] * 4]
-)
-def test_damaged_files_are_refused(data, run, tmp_path, strings):
-    for source, opened, work in ((data, "data.h5", DataFile), (run / "model.h5", "model.h5", Model)):
-        path = tmp_path / opened
-        path.write_bytes(source.read_bytes())
-        with h5py.File(path, "r+") as file:
-            del file["label_titles"]
-            file["label_titles"] = np.array(strings, dtype="S4") if isinstance(strings[0], bytes) else strings
-        with pytest.raises(DataError, match=r"label_titles|damaged|NUL"):
-            found = work(path)
-            found.label_titles()

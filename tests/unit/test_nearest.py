@@ -1,9 +1,6 @@
 """What is said of a misspelt word."""
 
-import pytest
-
-from hpcml.cli import app as cli
-from hpcml.errors import ConfigError, nearest, repeated
+from hpcml.errors import nearest, repeated
 
 MANY = [f"name-{letter}" for letter in "abcdefgh"]
 
@@ -13,7 +10,7 @@ def test_a_near_word_or_few_or_who_lists_them():
     assert nearest("zzz", MANY[:3]) == "known: name-a, name-b, name-c"
     assert nearest("zzz", MANY) == ""
     assert nearest("TITLE", [*MANY, " Title", "title b"]) == "did you mean ' Title'?"
-    assert nearest("zzz", MANY, "hpcml cv --help") == "`hpcml cv --help` lists what there is"
+    assert nearest("zzz", MANY, "hpcml cv --help") == "run `hpcml cv --help` for the list"
 
 
 class Counted(str):

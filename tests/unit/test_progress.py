@@ -1,19 +1,11 @@
 """What is said of long work: how much is done, and how long the rest takes."""
 
 import logging
-import re
 
-import numpy as np
 import pytest
 
 from hpcml import log as logs
-from hpcml import mpi
-from hpcml.cli import app as cli
-from hpcml.errors import ConfigError
 from hpcml.log import Log, Progress, duration, size
-from hpcml.methods.elastic_net.options import ElasticNetOptions
-from hpcml.methods.elastic_net.train import METHOD
-from hpcml.run.driver import Driver, Job
 
 
 @pytest.fixture
@@ -65,22 +57,9 @@ def test_internals_are_printed_on_request_and_always_in_the_file(tmp_path, capsy
     assert not capsys.readouterr().err
 
 
-def test_the_command_line_shows_internals_or_hides_more(tmp_path, capsys):
-    points = ["convert", "synthetic", "gaussians", "--rows", "20", "-o", str(tmp_path / "x.h5"), "--force"]
-    said = {}
-    for flag in ("", "--verbose", "--quiet"):
-        cli.run([*points, *filter(None, [flag])], mpi.self_comm)
-        said[flag] = capsys.readouterr().err
-    assert (said[""], said["--quiet"]) == ("", "")
-    assert "20 points made" in said["--verbose"] and "x.h5: writing 20 rows" in said["--verbose"]
-    with pytest.raises(ConfigError, match=r"^--verbose: has no effect with --quiet; remove it$"):
-        cli.run([*points, "--quiet", "--verbose"], mpi.self_comm)
-
-
-@pytest.mark.parametrize("term", ["dumb", "unknown"])
-def test_a_terminal_that_cannot_redraw_gets_lines(clock, monkeypatch, term):
+def test_a_terminal_that_cannot_redraw_gets_lines(clock, monkeypatch):
     now, said = clock
-    monkeypatch.setenv("TERM", term)
+    monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr(logs.sys.stderr, "isatty", lambda: True, raising=False)
     progress = Progress(Log(0), "labels", 90, every=10)
     now[0] += 20
@@ -108,53 +87,3 @@ def test_durations(seconds, text):
 def test_sizes_for_people():
     sizes = (0, 999, 1000, 87_500_000, 1_250_000_000, 3.2e12, 5e15)
     assert [size(n) for n in sizes] == ["0", "999 bytes", "1 kB", "87.5 MB", "1.25 GB", "3.2 TB", "5 PB"]
-
-
-# positive rows and seconds of elastic-net
-MEASURED = np.array([(1, 0.037), (3, 0.039), (8, 0.085), (19, 0.11), (76, 0.15), (290, 0.17), (2819, 0.26), (10297, 0.46)])
-
-
-def seconds_of(n_positive):
-    """What labels with so many positive rows take, between the measured ones in logarithms."""
-    return np.exp(np.interp(np.log(n_positive), *np.log(MEASURED.T)))
-
-
-class Labels(Job):
-    """Labels of a run without a run."""
-
-    def __init__(self, shares):
-        self.shares, self.done, self.share_done, self.total = shares, 0, 0.0, len(shares)
-
-    @property
-    def n_done(self):
-        return float(self.done)
-
-    def keep(self, finished):
-        self.done += 1
-        self.share_done += self.shares[finished[0]]
-
-
-def test_time_left_of_uneven_labels_that_come_frequent_first(clock):
-    now, said = clock
-    n_positive = np.maximum(1, 10_000 // np.arange(1, 8001))
-    seconds = seconds_of(n_positive)
-    costs = METHOD.costs(n_positive.astype(float), ElasticNetOptions())
-
-    def turns():
-        for label, spent in enumerate(seconds):
-            now[0] += spent
-            yield [label]
-
-    comm = mpi.self_comm()
-    Driver(comm, comm).run(turns(), Labels(costs / costs.sum()), Log(0))
-    spent, announced = np.cumsum(seconds), []
-    for line in said:
-        found = re.search(r": (\d+) of \d+.*, about (.*) left", line)
-        if found and spent[int(found[1]) - 1] > 0.1 * spent[-1]:
-            parts = found[2].split()
-            left = sum(
-                float(n) * {"s": 1, "min": 60, "h": 3600, "d": 86400}[unit] for n, unit in zip(parts[::2], parts[1::2], strict=True)
-            )
-            announced.append(left / (spent[-1] - spent[int(found[1]) - 1]))
-    assert len(announced) > 20
-    assert min(announced[:-1]) > 0.5 and max(announced[:-1]) < 2

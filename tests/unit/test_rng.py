@@ -1,7 +1,6 @@
 """Draws are functions of (seed, purpose, index): in range, unrelated to chunks, unlike for other purposes, roughly uniform."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,14 +10,6 @@ SEEDS = st.integers(0, 2**63)
 INDICES = st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=50).map(lambda values: np.array(values, dtype=np.int64))
 
 
-@given(seed=SEEDS, index=INDICES)
-def test_in_range_and_of_the_same_shape(seed, index):
-    draws = uniform(seed, "split", index)
-    assert draws.shape == index.shape
-    assert draws.dtype == np.float64
-    assert ((draws >= 0) & (draws < 1)).all()
-
-
 @given(seed=SEEDS, index=INDICES, cut=st.integers(0, 50))
 def test_independent_of_chunks_and_order(seed, index, cut):
     whole = bits(seed, "split", index)
@@ -26,14 +17,8 @@ def test_independent_of_chunks_and_order(seed, index, cut):
     np.testing.assert_array_equal(bits(seed, "split", index[::-1]), whole[::-1])
 
 
-def test_independent_of_the_type_of_the_index():
-    index = np.arange(100)
-    for dtype in ("i4", "u4", "u8"):
-        np.testing.assert_array_equal(bits(3, "split", index.astype(dtype)), bits(3, "split", index))
-
-
 def test_no_draw_repeats_over_indices_seeds_and_purposes():
-    index = np.arange(20_000)
+    index = np.arange(5000)
     draws = [bits(seed, purpose, index) for seed in (0, 1, 2) for purpose in ("split", "sleep", "init")]
     assert len(np.unique(np.concatenate(draws))) == 9 * index.size
 
@@ -43,21 +28,13 @@ def test_known_value():
     assert uniform(0, "split", np.arange(3)).tolist() == [0.45068260791399495, 0.22689215463796453, 0.8018199722748168]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_roughly_uniform_and_uncorrelated(seed):
-    n = 100_000
+def test_roughly_uniform_and_uncorrelated():
+    n, seed = 100_000, 3
     draws = uniform(seed, "split", np.arange(n))
+    assert ((draws >= 0) & (draws < 1)).all()
     counts = np.histogram(draws, bins=64, range=(0, 1))[0]
     chi_square = ((counts - n / 64) ** 2 / (n / 64)).sum()
     assert chi_square < 63 + 6 * (2 * 63) ** 0.5
     other = uniform(seed, "sleep", np.arange(n))
     for a, b in ((draws[1:], draws[:-1]), (draws, other), (draws, uniform(seed + 1, "split", np.arange(n)))):
         assert abs(np.corrcoef(a, b)[0, 1]) < 6 / n**0.5
-
-
-def test_every_bit_is_fair():
-    n = 50_000
-    draws = bits(7, "split", np.arange(n))
-    for bit in range(64):
-        ones = int(((draws >> np.uint64(bit)) & np.uint64(1)).sum())
-        assert abs(ones - n / 2) < 6 * (n / 4) ** 0.5

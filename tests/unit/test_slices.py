@@ -58,7 +58,3 @@ def test_labels_are_fewer_where_chunks_would_be_small(room, found):
         return 1 << 20 if room - 10 * n >= 15 else 1 << 16
 
     assert layout.fewer_lanes(16, lambda n: 0 if room - 10 * n >= 100 else of_chunks(n), of_chunks) == found
-
-
-def test_few_labels_whose_rows_memory_holds_are_better_than_small_chunks():
-    assert layout.fewer_lanes(16, lambda n: 0 if n <= 2 else 1 << 16, lambda n: 0 if n <= 2 else 1 << 16) == (2, 0)

@@ -85,7 +85,9 @@ def load(
             elif exact:
                 rows, columns = own_rows(rows_comm, scaled_shard, options.bias, needed, look, method.risk.shares_columns)
             else:
-                rows, columns = compact_rows(rows_comm, scaled_shard, options.bias, look=look, fold=method.risk.shares_columns)
+                rows, columns = compact_rows(
+                    rows_comm, scaled_shard, options.bias, check_stop=look, fold=method.risk.shares_columns
+                )
             objective = method.risk(rows, options, profile)
             objective.headings = None if headings is None else headings.in_columns(columns.column_of)
             objective.prepare(loaded_by)

@@ -36,7 +36,7 @@ from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoi
 from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import RESULTS, RunFolder
 from hpcml.run.results import Results
-from hpcml.slices import Look
+from hpcml.slices import StopCheck
 
 if TYPE_CHECKING:
     from hpcml.methods.retrain import Earlier
@@ -131,7 +131,7 @@ class LabelRun(Job):
         self.history = problem.method.history
         self.chunk_values = 0  # of rows that are streamed, else 0
 
-    def start(self, unfinished: bool, columns: ColumnMap, look: Look) -> None:
+    def start(self, unfinished: bool, columns: ColumnMap, look: StopCheck) -> None:
         """Collective. Store what the model says of the features, unless the run is `unfinished`.
 
         Raises DataError if an unfinished one is damaged or has other data, and what `look` does.

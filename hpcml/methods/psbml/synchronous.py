@@ -17,7 +17,7 @@ from hpcml.methods.psbml.problem import RowStore, TorusProblem, distinct
 from hpcml.methods.psbml.selection import Population
 from hpcml.methods.psbml.snapshot import CycleFacts, Snapshot, entries_of
 from hpcml.model import learner as learners
-from hpcml.slices import Look, never_stop
+from hpcml.slices import StopCheck, never_stop
 
 
 class Synchronous:
@@ -28,7 +28,7 @@ class Synchronous:
         self.problem, self.slots, self.cycle = problem, slots, cycle
         self.store = RowStore(problem, slots)
 
-    def step(self, look: Look = never_stop) -> Snapshot:
+    def step(self, look: StopCheck = never_stop) -> Snapshot:
         """Collective. One cycle.
 
         What `look` raises before a node is trained or tests, on any rank, all ranks raise; the cycle is then still to be done.
@@ -91,7 +91,7 @@ class Synchronous:
         slots = self.slots[node]
         return self.problem.train(self.store.take(slots), slots, "train", cycle * self.problem.torus.n_nodes + node)
 
-    def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:
+    def _test(self, judges: dict[int, object], around: dict[int, Population], look: StopCheck) -> dict[int, np.ndarray]:
         """By node, here or near: its rows' least confidence of judges here. Raises as `look`."""
         problem = self.problem
         least = {node: np.full(rows.places.size, np.inf) for node, rows in around.items()}

@@ -50,8 +50,8 @@ def test_legal_oddities():
 
 BAD = {
     "1 0:1": "index 0, but indices start at 1 (use --zero-based)",
-    "1 3:1 2:1": "index 2 after 3; sort the indices and let each stand once",
-    "1 3:1 3:1": "index 3 after 3; sort the indices and let each stand once",
+    "1 3:1 2:1": "index 2 after 3; sort the indices and remove duplicates",
+    "1 3:1 3:1": "index 3 after 3; sort the indices and remove duplicates",
     "1 -3:1": "index -3, but indices are not negative",
     "1 1:nan": "value nan of index 1, but expected a finite number that float32 can hold",
     "1 1:-inf": "value -inf of index 1, but expected a finite number that float32 can hold",

@@ -101,7 +101,7 @@ def test_gaussians_have_equal_areas_and_one_is_the_nearest():
 BAD = [
     ({}, r"synthetic needs --rows"),
     ({"rows": 0}, r"--rows 0: expected at least 1"),
-    ({"rows": 2**63}, r"--rows \(64 bits\): expected a whole number below"),
+    ({"rows": 2**63}, r"--rows \(64 bits\): expected an integer below"),
 ]
 
 

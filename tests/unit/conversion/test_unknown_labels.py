@@ -122,8 +122,8 @@ DAMAGE = {
     "unknown_labels/indptr has 3 entries, but expected 6": replace("unknown_labels/indptr", lambda _: np.zeros(3, dtype=np.int64)),
     "row 0: 7 is not one of the columns 0 to 1": entry("unknown_labels/indices", 0, 7),
     "indptr: row 1: falls from": entry("unknown_labels/indptr", 2, 0),
-    "has the name of another label": entry("unknown_label_names", 0, "a"),
-    "shapes of unknown_labels and X do not fit": attributes({"shape": np.array([9, 2])}, "unknown_labels"),
+    "has the name of a known label": entry("unknown_label_names", 0, "a"),
+    "unknown_labels and X have different numbers of rows": attributes({"shape": np.array([9, 2])}, "unknown_labels"),
 }
 
 

@@ -212,8 +212,8 @@ def test_they_are_counted_in_the_log(files, tmp_path, capsys):
     model = hpcml.train("dual", files[2], tmp_path / "run", log=log).model
     hpcml.evaluate(model, files[2], log=log)
     told = capsys.readouterr().err
-    assert f"note: {files[2]}: 30 of 120 rows (split train) are unlabelled: left out" in told
-    assert f"note: {files[2]}: 30 of 60 rows (split test) are unlabelled: left out" in told
+    assert f"note: {files[2]}: 30 of 120 rows (split train) are unlabelled and not used" in told
+    assert f"note: {files[2]}: 30 of 60 rows (split test) are unlabelled and not used" in told
     about = format_info(info(mpi.self_comm(), files[2], [1]))
     assert "unlabelled 90 rows" in about and "a shard" not in about.split("the shard")[0]
 
@@ -234,7 +234,7 @@ def test_a_split_without_labelled_rows(tmp_path, files):
     hpcml.predict(model, path, tmp_path / "out.csv", split="new")
     assert list(csv.reader((tmp_path / "out.csv").open()))[1][1] == "sea"
     for call in (lambda: hpcml.evaluate(model, path, split="new"), lambda: hpcml.train("dual", path, tmp_path / "x", split="new")):
-        with pytest.raises(ConfigError, match=r"no row of the split new is labelled; training and evaluation need labelled rows"):
+        with pytest.raises(ConfigError, match=r"the split new has no labelled rows, which training and evaluation need"):
             call()
 
 

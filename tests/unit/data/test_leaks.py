@@ -1,4 +1,4 @@
-"""Features that alone determine a label are reported by training: they may be the answer in disguise."""
+"""Features that alone determine a label are reported by training: they may be it may leak the label."""
 
 import json
 
@@ -25,7 +25,7 @@ def reported(path, X, Y, capsys, method="dual", **options):
     data = dataset(path, X, Y, feature_names=[f"f{j}" for j in range(X.shape[1])])
     hpcml.train(method, data, path.with_suffix(""), force=True, log=Log(0), **options)
     lines = [line for line in capsys.readouterr().err.splitlines() if SAID in line]
-    assert all("warning: " in line and "the answer in disguise" in line for line in lines)
+    assert all("warning: " in line and "it may leak the label" in line for line in lines)
     return {(line.split("feature '")[1].split("'")[0], line.split("label '")[1].split("'")[0]) for line in lines}
 
 
@@ -33,8 +33,8 @@ def indicator(y):
     return np.eye(y.max() + 1)[y]
 
 
-@pytest.mark.parametrize("method", ["dual", "bernoulli-nb", "psbml", "adaboost", "pa"])
-def test_columns_that_are_the_answer(tmp_path, capsys, method):
+@pytest.mark.parametrize("method", ["dual", "psbml", "pa"])
+def test_reports_columns_that_determine_a_label(tmp_path, capsys, method):
     """A copy of a label, one with noise, its negative, and a number whose lowest values are a class; the file is sorted by it."""
     rng = np.random.default_rng(0)
     y = np.arange(900) % 3
@@ -49,34 +49,22 @@ def test_columns_that_are_the_answer(tmp_path, capsys, method):
     assert not reported(tmp_path / "data.h5", X, indicator(y), capsys, method)
 
 
-@pytest.mark.parametrize(("n_positive", "said"), [(19, False), (20, True), (400, True), (780, True), (781, False)])
-def test_labels_with_at_least_20_rows(tmp_path, capsys, n_positive, said):
-    rng = np.random.default_rng(n_positive)
-    y = rng.permutation(800) < n_positive
-    X = sp.random(800, 300, 0.02, "lil", random_state=rng)
-    X[:, 77] = (y * rng.uniform(0.1, 1.0, 800))[:, None]
-    found = reported(tmp_path / "data.h5", X, y[:, None].astype(float), capsys)
-    assert found == ({("f77", "label0")} if said else set())
-
-
 @pytest.mark.parametrize(("noise", "said"), [(0.2, True), (0.3, False)])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_the_bound_is_0_999(tmp_path, capsys, noise, said, sparse):
+def test_reports_from_an_auc_of_0_999(tmp_path, capsys, noise, said):
     rng = np.random.default_rng(2)
-    y = rng.random(5000) < 0.3
-    x = y + noise * rng.normal(size=5000)
-    x = np.where(y, x, 0.0) + np.where(rng.random(5000) < 0.5, 0.0, x * ~y) if sparse else x
-    x -= 0.0 if sparse else 4.0
+    y = rng.random(3000) < 0.3
+    x = y + noise * rng.normal(size=3000)
+    x -= 4.0
     area = roc_auc_score(y, x.astype(np.float32))
     assert (area >= 0.999) == said
-    X = np.column_stack([rng.random((5000, 3)), x])
+    X = np.column_stack([rng.random((3000, 3)), x])
     assert (("f3", "label0") in reported(tmp_path / "data.h5", X, y[:, None].astype(float), capsys)) == said
     with DataFile(tmp_path / "data.h5") as data:
         shard = load_shard(mpi.self_comm(), data, "all")
         assert auc_of_feature(mpi.self_comm(), shard, 0, 3) == pytest.approx(area, abs=1e-12)
 
 
-def test_only_training_rows_and_the_labels_that_are_trained_count(tmp_path, capsys):
+def test_uses_training_rows_and_trained_labels_only(tmp_path, capsys):
     y = np.arange(200) % 2
     X = np.random.default_rng(0).random((200, 4))
     X[:150, 2] = y[:150]
@@ -86,15 +74,7 @@ def test_only_training_rows_and_the_labels_that_are_trained_count(tmp_path, caps
         assert capsys.readouterr().err.count(SAID) == said
 
 
-def test_many_are_counted(tmp_path, capsys):
-    y = np.random.default_rng(0).integers(0, 9, 400)
-    data = dataset(tmp_path / "data.h5", indicator(y), indicator(y))
-    hpcml.train("dual", data, tmp_path / "run", log=Log(0))
-    err = capsys.readouterr().err
-    assert err.count(SAID) == 5 and "warning: the same holds for 4 further pairs of a feature and a label" in err
-
-
-def test_words_of_texts_and_own_headings(tmp_path, capsys):
+def test_ignores_the_heading_of_a_label(tmp_path, capsys):
     """A word that only the texts of a label have is reported; the feature that is a label's heading is hidden from it anyway."""
     rng = np.random.default_rng(1)
     lines = []
@@ -108,11 +88,3 @@ def test_words_of_texts_and_own_headings(tmp_path, capsys):
         hpcml.train(method, data, tmp_path / method, log=Log(0))
         said = [line for line in capsys.readouterr().err.splitlines() if SAID in line]
         assert len(said) == 1 and "'solution'" in said[0] and "'group 0'" in said[0]
-
-
-def test_values_that_are_all_1_and_rows_without_features(tmp_path, capsys):
-    y = np.arange(300) % 3 == 0
-    X = sp.csr_matrix(np.column_stack([y, np.arange(300) % 2 == 0, np.zeros(300)]).astype(np.float32))
-    data = dataset(tmp_path / "ones.h5", X, y[:, None].astype(float), ones=True)
-    hpcml.train("dual", data, tmp_path / "run", log=Log(0), scale="max-abs")
-    assert capsys.readouterr().err.count(SAID) == 1

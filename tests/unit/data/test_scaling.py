@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.datasets import load_wine
 from sklearn.metrics import f1_score
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from support.make import dataset, random_data
@@ -13,11 +13,10 @@ import hpcml
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
-from hpcml.data.scaling import feature_factors, multiplied, scaled
+from hpcml.data.scaling import feature_factors, multiply_features, scaled
 from hpcml.data.shard import Shard, load_shard
-from hpcml.errors import ConfigError
 from hpcml.log import Log
-from hpcml.methods.registry import METHODS, users_of
+from hpcml.methods.registry import users_of
 from hpcml.tuning.folds import deal, fold_rows
 
 KINDS = ("standard", "max-abs")
@@ -41,9 +40,8 @@ def shard_of(X):
     return Shard.of_csr((X.indptr, X.indices, X.data), X.shape[1], 0)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_factors_are_those_of_scikit_learn(seed):
-    X, _ = uneven(seed)
+def test_factors_match_scikit_learn():
+    X, _ = uneven(0)
     found = {kind: feature_factors(mpi.self_comm(), shard_of(X), kind) for kind in KINDS}
     dense = X.toarray().astype(np.float64)
     np.testing.assert_allclose(found["max-abs"], 1.0 / MaxAbsScaler().fit(dense).scale_, rtol=1e-6)
@@ -57,12 +55,11 @@ def test_extreme_values_give_finite_factors(kind):
     X = np.array([[3e38, 1e-45, 1e-38], [-3e38, 0, 2e-38], [1, 1e-45, 3e-38]], np.float32)
     factors = feature_factors(mpi.self_comm(), shard_of(X), kind)
     assert np.isfinite(factors).all() and (factors > 0).all()
-    assert np.isfinite(multiplied(shard_of(X), factors).data).all()
+    assert np.isfinite(multiply_features(shard_of(X), factors).data).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("method", METHODS_WITH_SCALE)
-def test_the_model_of_scaled_rows(tmp_path, method, kind):
+@pytest.mark.parametrize(("method", "kind"), [("dual", "max-abs"), *((method, "standard") for method in METHODS_WITH_SCALE)])
+def test_model_equals_that_of_rows_scaled_before(tmp_path, method, kind):
     """The same bits as from rows that were scaled before, for the rows as they are."""
     X, Y = uneven(2)
     shard = scaled(mpi.self_comm(), shard_of(X), kind)
@@ -87,21 +84,6 @@ def test_all_methods_with_the_option_are_tried():
     assert set(users_of("scale")) == set(METHODS_WITH_SCALE)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("estimator", [hpcml.DualClassifier, hpcml.ProbeClassifier, hpcml.ElasticNetClassifier])
-def test_estimators(estimator, kind):
-    X, Y = uneven(3)
-    y = (Y.toarray() != 0).astype(int)
-    before = X.copy()
-    found = estimator(scale=kind).fit(X, y)
-    factors = feature_factors(mpi.self_comm(), shard_of(X), kind)
-    by_hand = estimator().fit(X.multiply(factors).tocsr(), y)
-    np.testing.assert_allclose(found.coef_, by_hand.coef_ * factors, rtol=1e-3, atol=1e-4 * np.abs(found.coef_).max())
-    assert (before != X).nnz == 0
-    with pytest.raises(ValueError, match="scale=unit: expected standard, max-abs or none"):
-        estimator(scale="unit").fit(X, y)
-
-
 def classes(path, load):
     X, y = load(return_X_y=True)
     test = np.arange(y.size) % 3 == 0
@@ -110,10 +92,9 @@ def classes(path, load):
     return dataset(path, X.astype(np.float32), Y, splits=splits), X, y, test
 
 
-@pytest.mark.parametrize(("load", "unscaled", "at_least"), [(load_wine, 0.6, 0.93), (load_breast_cancer, 0.91, 0.93)])
-def test_real_measurements(tmp_path, capsys, load, unscaled, at_least):
+def test_scaling_improves_real_measurements(tmp_path, capsys):
     """Macro F1 of the highest scores; without --scale it is much worse, and training says so."""
-    data, X, y, test = classes(tmp_path / "data.h5", load)
+    data, X, y, test = classes(tmp_path / "data.h5", load_wine)
     found = {}
     for scale in (None, "none", *KINDS):
         report = hpcml.train("dual", data, tmp_path / "run", force=True, log=Log(0), scale=scale)
@@ -121,12 +102,12 @@ def test_real_measurements(tmp_path, capsys, load, unscaled, at_least):
         model = hpcml.Model(report.model)
         scores = X[test].astype(np.float32) @ model.weights().T + model.bias
         found[scale] = f1_score(y[test], scores.argmax(axis=1), average="macro")
-    assert found[None] == found["none"] < unscaled
-    assert min(found[kind] for kind in KINDS) > at_least - 0.05
-    assert found["max-abs"] > at_least
+    assert found[None] == found["none"] < 0.6
+    assert min(found[kind] for kind in KINDS) > 0.88
+    assert found["max-abs"] > 0.93
 
 
-def test_the_warning_compares_features_that_many_rows_have(tmp_path, capsys):
+def test_warning_compares_frequent_features(tmp_path, capsys):
     rng = np.random.default_rng(0)
     Y = (rng.random((200, 1)) < 0.5).astype(float)
 
@@ -149,7 +130,7 @@ def test_the_warning_compares_features_that_many_rows_have(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fold_has_its_own_factors(tmp_path, kind):
+def test_each_fold_has_own_factors(tmp_path, kind):
     X, Y = uneven(4)
     alone = mpi.self_comm()
     with DataFile(dataset(tmp_path / "data.h5", X, Y)) as data:
@@ -172,39 +153,11 @@ def test_a_fold_has_its_own_factors(tmp_path, kind):
         assert (sizes <= training.largest[training.indices]).all() and sizes.min() >= training.smallest
 
 
-@pytest.mark.parametrize("method", ["dual", "probe", "elastic-net"])
-def test_tune(tmp_path, capsys, method):
+def test_tune(tmp_path, capsys):
     data, X, y, test = classes(tmp_path / "data.h5", load_wine)
-    report = hpcml.tune(data, tmp_path / "run", method=method, folds=3, lambdas=(1.0,), scale="max-abs", log=Log(0))
+    report = hpcml.tune(data, tmp_path / "run", method="dual", folds=3, lambdas=(1.0,), scale="max-abs", log=Log(0))
     assert WARNING not in capsys.readouterr().err
     model = hpcml.Model(report.model)
     scores = X[test].astype(np.float32) @ model.weights().T + model.bias
     assert f1_score(y[test], scores.argmax(axis=1), average="macro") > 0.9
     np.testing.assert_allclose(model.factors, 1 / np.abs(X[~test]).max(axis=0), rtol=1e-6)
-
-
-def test_cross_validation(tmp_path, capsys):
-    data, *_ = classes(tmp_path / "data.h5", load_wine)
-    for name, scale, warns in (
-        ("dual", None, 1),
-        ("dual", "none", 0),
-        ("dual", "max-abs", 0),
-        ("svm", None, 1),
-        ("pa", None, 0),
-        ("tree", None, 0),
-    ):
-        hpcml.cross_validate([name], [data], scale=scale, folds=2, log=Log(0))
-        assert capsys.readouterr().err.count(WARNING) == warns
-    dual, svm = (np.nanmean(hpcml.cross_validate([name], [data], scale="max-abs").f1[0]) for name in ("dual", "svm"))
-    assert min(dual, svm) > 90 > 60 > np.nanmean(hpcml.cross_validate(["dual"], [data]).f1[0])
-    for name in ("bernoulli-nb", "perceptron", "tree", "multinomial-nb"):
-        with pytest.raises(ConfigError, match=f"scale=max-abs: has no effect on {name}"):
-            hpcml.cross_validate(["dual", name], [data], scale="max-abs")
-
-
-@pytest.mark.parametrize("method", sorted(set(METHODS) - set(METHODS_WITH_SCALE)))
-def test_other_methods_refuse_the_option(tmp_path, method):
-    data = dataset(tmp_path / "data.h5", *random_data(0, 20, 5, 2))
-    with pytest.raises((ConfigError, TypeError), match="scale"):
-        hpcml.train(method, data, tmp_path / "run", scale="max-abs")
-    assert not (tmp_path / "run").exists()

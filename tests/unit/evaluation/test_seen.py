@@ -117,7 +117,7 @@ def test_rows_in_no_split_are_told_in_training(trained, tmp_path, capsys):
     data, _, _, run = trained
     method = str(open_model(run / "model.h5").attrs["method"])
     METHODS[method](data, tmp_path / "run")
-    words = f"note: 10 of 90 rows of {data} are in no split: left out (--split all takes them, too)"
+    words = f"note: 10 of 90 rows of {data} are in no split: not used (use --split all to include them)"
     assert capsys.readouterr().err.count(words) == 1
 
 
@@ -125,7 +125,7 @@ def test_file_that_is_open_elsewhere_is_not_called_damaged(trained, tmp_path):
     shutil.copy(trained[0], tmp_path / "data.h5")
     with h5py.File(tmp_path / "data.h5", "r+", libver="latest", locking=True):
         shutil.copy(tmp_path / "data.h5", tmp_path / "open.h5")  # as another process sees it
-    with pytest.raises(DataError, match=r"open\.h5: another program has it open to write; wait until it closes the file"):
+    with pytest.raises(DataError, match=r"open\.h5: another program has it open for writing; wait until it closes the file"):
         DataFile(tmp_path / "open.h5")
 
 

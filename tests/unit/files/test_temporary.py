@@ -15,7 +15,7 @@ SELF = self_comm()
 
 
 @pytest.mark.parametrize("name", ["out.csv", "x" * 255, "ä" * 127, "x" * 200 + ".h5"])
-def test_every_name_that_a_file_may_have_can_be_written(tmp_path, name):
+def test_writes_any_valid_file_name(tmp_path, name):
     write_whole(tmp_path / name, b"old")
     with temporary_path(SELF, tmp_path / name, overwrite=True) as temporary:
         temporary.with_name(f"{temporary.name}-1234567890").touch()  # a rank's own part
@@ -43,7 +43,7 @@ time.sleep(60)
 """
 
 
-def test_what_a_process_was_making_is_removed_once_it_is_dead(tmp_path):
+def test_removes_files_of_dead_process(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", WRITES, tmp_path], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "READY\n"
     for name in ("out.h5", "run"):
@@ -57,7 +57,7 @@ def test_what_a_process_was_making_is_removed_once_it_is_dead(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out.h5"]
 
 
-def test_what_others_make_stays(tmp_path):
+def test_keeps_other_files(tmp_path):
     final = tmp_path / "out.h5"
     ours = temporary_name(final).name
     host = ours.partition(".part-")[2].rpartition("-")[0]

@@ -1,6 +1,5 @@
 """Compressed inputs are unpacked once, and the copies go."""
 
-import bz2
 import gzip
 import io
 import lzma
@@ -15,7 +14,7 @@ from support.compressed import archive, zipped, zstd
 from hpcml import mpi
 from hpcml.errors import DataError
 from hpcml.files import lines as lines_module
-from hpcml.files.lines import COPIES, line_blocks, lines_before, plain_name, plain_size, unpacked_once
+from hpcml.files.lines import UNPACKED_COPIES, line_blocks, lines_before, plain_name, plain_size, unpacked_once
 
 CONTENT = b"".join(b"line %d\n" % n for n in range(500))
 
@@ -36,8 +35,8 @@ def tar(content):
     return file.getvalue()
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstd, skippable, zipped])
-def test_a_copy_is_read_in_place_of_the_file(tmp_path, pack, monkeypatch):
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, skippable, zipped])
+def test_reads_uncompressed_copy(tmp_path, pack, monkeypatch):
     path, plain = tmp_path / "lines", tmp_path / "plain"
     path.write_bytes(pack(CONTENT))
     plain.write_bytes(CONTENT)
@@ -49,8 +48,8 @@ def test_a_copy_is_read_in_place_of_the_file(tmp_path, pack, monkeypatch):
         assert b"".join(block for _, block in line_blocks(path, 0, len(CONTENT), 100)) == CONTENT
         assert lines_before(path, len(CONTENT)) == 500
         assert kinds[1:] == [""] * 3
-        assert set(COPIES) == {path}
-    assert not COPIES
+        assert set(UNPACKED_COPIES) == {path}
+    assert not UNPACKED_COPIES
     assert sorted(file.name for file in tmp_path.iterdir()) == ["lines", "plain"]
     assert plain_size(path) == len(CONTENT)
 
@@ -60,24 +59,23 @@ def test_a_copy_is_read_in_place_of_the_file(tmp_path, pack, monkeypatch):
     [
         (gzip.compress(CONTENT)[:-5], "truncated or damaged .gz file"),
         (gzip.compress(b"a\n" * 7 + b"b" * 101 + b"\n"), "line 8: longer than"),
-        (gzip.compress(b"a\n" * (1 << 22) + b"b" * (1 << 23)), "line 4194305: longer than"),  # over several blocks
     ],
-    ids=["truncated", "a long line", "a long line behind several blocks"],  # gzip's bytes have the time in them
+    ids=["truncated", "long line"],  # gzip's bytes contain the time
 )
-def test_what_cannot_be_unpacked(tmp_path, content, reason):
+def test_rejects_damage_and_long_lines(tmp_path, content, reason):
     path = tmp_path / "lines"
     path.write_bytes(content)
     with pytest.raises(DataError, match=reason), unpacked_once(mpi.self_comm(), [path], tmp_path, 100):
         pass
-    assert not COPIES
+    assert not UNPACKED_COPIES
     assert list(tmp_path.iterdir()) == [path]
 
 
-STORED, *METHODS = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA
+STORED = zipfile.ZIP_STORED
 
 
-@pytest.mark.parametrize("method", [None, STORED, *METHODS])
-def test_a_file_is_read_from_any_byte(tmp_path, method):
+@pytest.mark.parametrize("method", [None, STORED, zipfile.ZIP_LZMA])
+def test_reads_from_any_byte(tmp_path, method):
     """Without a copy too, as by a rank that reads it from beginning to end; larger than all buffers."""
     content = CONTENT * 700
     path = tmp_path / "data.jsonl"
@@ -90,11 +88,13 @@ def test_a_file_is_read_from_any_byte(tmp_path, method):
 
 REFUSED = {
     "tar.gz": (gzip.compress(tar(CONTENT)), r"a tar archive; unpack it"),
-    "tar.zip": (archive(("a", tar(CONTENT))), r"a tar archive; unpack it"),
-    "two": (archive(("a.csv", b"1"), ("b.csv", b"2")), r"a ZIP archive of 2 files \(a.csv, b.csv\), but expected one; unpack it"),
     "five": (archive(*((f"{n}\n", b"") for n in range(5))), r"a ZIP archive of 5 files \(0\\n, 1\\n, 2\\n, \.\.\.\), but"),
-    "none": (archive(), r"a ZIP archive of 0 files, but expected one"),
     "folders": (archive(("a/", b"")), r"a ZIP archive of 0 files, but expected one"),
+    "zst, cut": (zstd(CONTENT)[:-5], r"truncated or damaged .zst file"),
+    "zst, memory": (
+        zstd(CONTENT, window_log=30, enable_long_distance_matching=1),
+        "needs more than 256 MiB of memory.*again with zstd -9",
+    ),
     "cut": (zipped(CONTENT)[:-5], r"truncated or damaged .zip file \("),
     "changed": (
         archive(("a", CONTENT), method=STORED).replace(b"line 4", b"line 5"),
@@ -112,7 +112,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_archives_that_are_refused(tmp_path, case):
+def test_rejects_archive(tmp_path, case):
     content, reason = REFUSED[case]
     path = tmp_path / "data.jsonl"
     path.write_bytes(content)
@@ -121,43 +121,17 @@ def test_archives_that_are_refused(tmp_path, case):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_tar_archive_is_refused(tmp_path):
-    path = tmp_path / "data.jsonl"
-    for pack in (bytes, bz2.compress, lzma.compress):
-        path.write_bytes(pack(tar(CONTENT)))
-        with pytest.raises(DataError, match=rf"^{path}: a tar archive; unpack it"):
-            plain_size(path)
-
-
-def test_zst_files_that_are_refused(tmp_path):
-    path = tmp_path / "data.jsonl"
-    for content, reason in (
-        (zstd(CONTENT)[:-5], r"truncated or damaged .zst file"),
-        (zstd(CONTENT)[:20] + b"x" * 99, r"truncated or damaged .zst file"),
-        (zstd(CONTENT, window_log=30, enable_long_distance_matching=1), "needs more than 256 MiB of memory.*again with zstd -9"),
-    ):
-        path.write_bytes(content)
-        with pytest.raises(DataError, match=f"^{path}: {reason}"):
-            plain_size(path)
-
-
-def test_memory_for_a_small_file_that_unpacks_to_much(tmp_path):
-    """In a process of its own. 1 GiB of zeros is 32 KiB as zst."""
-    (tmp_path / "data").write_bytes(zstd(bytes(1 << 30)))
+@pytest.mark.more("files")
+def test_decompression_has_bounded_memory(tmp_path):
+    """In a process of its own. 512 MiB of zeros are 16 KiB as zst."""
+    (tmp_path / "data").write_bytes(zstd(bytes(1 << 29)))
     script = (
         "import re, sys; from pathlib import Path; from hpcml.files.lines import plain_size\n"
         "print(plain_size(Path(sys.argv[1])), int(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]) >> 10)"
     )
     done = subprocess.run([sys.executable, "-c", script, tmp_path / "data"], capture_output=True, text=True, check=True)
     size, peak = map(int, done.stdout.split())
-    assert size == 1 << 30 and peak < 400
-
-
-def test_without_zstd_the_error_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines_module, "ZSTD", ("no_such_module",))
-    (tmp_path / "data.jsonl").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(99))
-    with pytest.raises(DataError, match=r"data.jsonl: compressed with zstd; pip install 'hpcml\[zst\]', or pack it again"):
-        plain_size(tmp_path / "data.jsonl")
+    assert size == 1 << 29 and peak < 300
 
 
 @pytest.mark.parametrize(
@@ -165,12 +139,11 @@ def test_without_zstd_the_error_names_the_extra(tmp_path, monkeypatch):
     [
         ("a.csv.gz", "a.csv"),
         ("a.csv.ZST", "a.csv"),
-        ("a.csv", "a.csv"),
         ("a", "a"),
         ("a.zip", "lines.jsonl"),
         ("b.csv.zip", "b.csv"),
     ],
 )
-def test_names_without_the_ending_of_a_compressed_file(tmp_path, name, expected):
+def test_plain_name(tmp_path, name, expected):
     (tmp_path / name).write_bytes(zipped(CONTENT) if name == "a.zip" else b"no archive")
     assert plain_name(tmp_path / name) == expected

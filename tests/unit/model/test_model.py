@@ -177,7 +177,7 @@ def test_rewritten_by_other_programs_it_is_the_same_model(tmp_path, tables):
 @pytest.mark.parametrize("version", [1, 4, 99, "x"])
 def test_other_versions_are_refused(tmp_path, tables, version):
     path = edit(compact(tmp_path / "model.h5", tables), attributes({"hpcml-version": version}))
-    said = rf"was written by another version of hpcml \(format {version}; this version reads format 6\); make it again with"
+    said = rf"was written by another version of hpcml \(format {version}; this version reads format 6\); create it again with"
     with pytest.raises(DataError, match=said):
         Model(path)
 

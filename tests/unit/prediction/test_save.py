@@ -383,7 +383,7 @@ def test_a_run_is_replaced_only_with_force(tmp_path):
     assert hpcml.load(tmp_path / "run").labels == ["new"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="holds other files"):
+    with pytest.raises(ConfigError, match="contains other files"):
         hpcml.save(model, tmp_path / "other", force=True)
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ConfigError, match="is a file"):

