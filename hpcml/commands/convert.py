@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session, function, paths_of
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.sources import SOURCES, options_class, source_named
+from hpcml.conversion.sources import SOURCES, find_source, options_class
 from hpcml.options import Flag
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Convert(Operation["ConvertReport"]):
     @classmethod
     def options_for(cls, given: Mapping[str, Any]) -> tuple[type, str]:
         """Return the class of the options of the source, and the command that lists them. Raises ConfigError."""
-        return options_class(source_named(given["source"]).options), f"convert {given['source']}"
+        return options_class(find_source(given["source"]).options), f"convert {given['source']}"
 
     def execute(self, session: Session) -> ConvertReport:
         """A text. Collective over the session."""

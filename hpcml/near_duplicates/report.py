@@ -1,4 +1,4 @@
-"""The findings on nearly equal rows, for people (a table) and for programs (CSV and JSON)."""
+"""Results of `hpcml duplicates` as a table, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = ("number", "label", "n_rows", "base_rate", "n_pairs", "n_both", "consi
 
 @dataclass
 class Duplicates(ReportedResult):
-    """The findings; `by_similarity` counts pairs from each of `steps` up to the next one."""
+    """The result; `by_similarity` counts the pairs from each of `steps` up to the next."""
 
     data: Path
     split: str
@@ -32,60 +32,59 @@ class Duplicates(ReportedResult):
     similarity: float
     bands: Bands
     n_pairs: int
-    n_counted: int  # for the labels
+    n_counted: int  # pairs that count for label consistency
     steps: list[float]
     by_similarity: list[int]
     label_names: list[str]
     labels: Consistency
     seconds: float
-    n_unlabelled: int = 0  # rows whose pairs do not count for the labels
+    n_unlabelled: int = 0
 
     def base_rates(self) -> np.ndarray:
         """Return the share of the labelled rows with each label."""
         return self.labels.n_rows / max(1, self.n_rows - self.n_unlabelled)
 
     def describe(self, top: int = 10) -> list[str]:
-        """Return how many pairs there are, and the consistency of the `top` most frequent labels."""
+        """Return the numbers of pairs, and the consistency of the `top` most frequent labels."""
         d = self
         lines = [f"{d.data}, split {d.split}: {plural(d.n_rows, 'row')}, in {d.seconds:.1f} s"]
         if d.n_empty:
-            lines.append(f"left out: {plural(d.n_empty, 'row')} without features")
+            lines.append(f"excluded: {plural(d.n_empty, 'row')} without features")
         if d.n_unlabelled:
-            lines.append(f"not counted for the labels: pairs of {plural(d.n_unlabelled, 'row')} that nobody labelled")
+            lines.append(f"excluded from label consistency: pairs with {plural(d.n_unlabelled, 'unlabelled row')}")
         counts = [
             f"{count:,} of {low:g}{'' if low == 1 else f' to {high:g}'}"
             for low, high, count in zip(d.steps, [*d.steps[1:], 1.0], d.by_similarity, strict=True)
             if count
         ]
         of_steps = f" ({', '.join(counts)})" if len(d.steps) > 1 and counts else ""
-        lines.append(f"pairs of a similarity of at least {d.similarity:g}: {d.n_pairs:,}{of_steps}")
-        lines.append(f"rows with the features of an earlier row: {d.n_equal:,}, each paired with the last of these")
+        lines.append(f"pairs with similarity of at least {d.similarity:g}: {d.n_pairs:,}{of_steps}")
+        lines.append(f"rows with the features of an earlier row: {d.n_equal:,}, each paired with the last such row")
         if d.bands.number:
             lines.append(
-                f"expected to find {100 * d.bands.recall(d.similarity):.2f} % of the pairs of similarity {d.similarity:g}, and "
-                f"more of those more alike ({d.bands.number} bands of {d.bands.size} hashes)"
+                f"expected recall: {100 * d.bands.recall(d.similarity):.2f} % at similarity {d.similarity:g}, more above it "
+                f"({d.bands.number} bands of {d.bands.size} hashes)"
             )
         if d.n_pairs:
             lines.append(
-                "note: rows of a pair may lie in different splits or folds, and so raise measures; the column group of --output "
-                "names rows that belong together: make it a column of the input, and give it to `hpcml convert --group`"
+                "note: rows of a pair may be in different splits or folds, which makes results too optimistic; to keep them together, "
+                "add the column group of --output to the input and use `hpcml convert --group`"
             )
         if not d.n_pairs or not top:
             return lines
         values, (lows, highs), rates = d.labels.values(), d.labels.intervals(), d.base_rates()
         if d.n_counted < d.n_pairs:
-            lines.append(f"{d.n_counted:,} pairs count for the labels: each row with the earlier one that it is most like")
+            lines.append(f"{d.n_counted:,} pairs count for label consistency: each row with the most similar earlier row")
         rows = [["most frequent labels", "pairs", "consistency %", "95 % from", "to", "base rate %"]]
         for label in np.argsort(-d.labels.n_rows, kind="stable")[:top].tolist():
             shares = (cell(100 * value, ".2f") for value in (values[label], lows[label], highs[label], rates[label]))
             rows.append([d.label_names[label], str(d.labels.either[label]), *shares])
-        total, both = int(d.labels.of_rows.sum()), int(d.labels.both.sum())
-        together = cell(100 * (2 * both / total) if total else math.nan, ".2f")
-        lines += ["", *table(rows), f"all labels together: consistency {together} %"]
+        total, both = int(d.labels.in_rows.sum()), int(d.labels.both.sum())
+        total_text = cell(100 * (2 * both / total) if total else math.nan, ".2f")
+        lines += ["", *table(rows), f"all labels together: consistency {total_text} %"]
         return lines
 
     def _label_rows(self) -> list[Sequence[object]]:
-        """The consistency of every label; None where no pair has it."""
         labels, (lows, highs) = self.labels, self.labels.intervals()
         columns = [labels.n_rows, self.base_rates(), labels.either, labels.both, labels.values(), lows, highs]
         values = zip(*(column.tolist() for column in columns), strict=True)
@@ -99,7 +98,7 @@ class Duplicates(ReportedResult):
         write_table(path, [COLUMNS, *self._label_rows()])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything but the pairs, for JSON; an undefined value is null."""
+        """Return everything except the pairs, for JSON; an undefined value is null."""
         content: dict[str, Any] = {
             **picked(self, "data", "split", "n_rows", "n_unlabelled"),
             "n_without_features": self.n_empty,

@@ -1,7 +1,7 @@
 """Docstrings as a corpus."""
 
 from hpcml import mpi
-from hpcml.conversion.docstrings import docstrings_of, find_modules, first_of_each, modules_below
+from hpcml.conversion.docstrings import find_modules, flag_first_copies, list_modules, parse_docstrings
 
 CODE = b'''# -*- coding: latin-1 -*-
 """A module about \xe4 cats and dogs."""
@@ -35,7 +35,7 @@ x = "\\d"
 
 
 def test_every_docstring_has_a_name_of_its_own():
-    found = list(docstrings_of("pets.cats", CODE))
+    found = list(parse_docstrings("pets.cats", CODE))
     assert [(document.name, document.text) for document in found] == [
         ("pets.cats", "A module about ä cats and dogs."),
         ("pets.cats.Cat", "One cat with four warm feet."),
@@ -50,8 +50,8 @@ def test_every_docstring_has_a_name_of_its_own():
 
 def test_what_cannot_be_parsed_has_none(recwarn):
     for code in (b"print 'old'", b"\0", b"# coding: none-such\n", b"\xff", b"(" * 1000):
-        assert list(docstrings_of("m", code)) == []
-    assert list(docstrings_of("m", b"x = 1 is 1\n")) == []
+        assert list(parse_docstrings("m", code)) == []
+    assert list(parse_docstrings("m", b"x = 1 is 1\n")) == []
     assert not recwarn.list
 
 
@@ -59,7 +59,7 @@ def test_modules_of_a_folder(tmp_path):
     for name in ("__init__.py", "a.py", "sub/__init__.py", "sub/b.py", "tests/c.py", "no-name/d.py", "e.txt", "plain/f.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("pass")
-    found = sorted(modules_below(tmp_path, "top"))
+    found = sorted(list_modules(tmp_path, "top"))
     assert [source.module for source in found] == ["top", "top.a", "top.plain.f", "top.sub", "top.sub.b"]
     assert all(source.size == 4 for source in found)
 
@@ -72,5 +72,5 @@ def test_installed_modules_are_found_once_and_without_tests():
 
 
 def test_only_the_first_of_equal_texts_is_kept():
-    assert first_of_each(mpi.self_comm(), ["a", "b", "a", "\ud800", "b", "c"]) == [True, True, False, True, False, True]
-    assert first_of_each(mpi.self_comm(), []) == []
+    assert flag_first_copies(mpi.self_comm(), ["a", "b", "a", "\ud800", "b", "c"]) == [True, True, False, True, False, True]
+    assert flag_first_copies(mpi.self_comm(), []) == []

@@ -11,7 +11,7 @@ from anndata.io import read_elem
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
-from support.converted import converted, made
+from support.converted import check_refusal, converted, made
 from support.oracles_text import slow_rows
 
 from hpcml import mpi
@@ -39,11 +39,11 @@ def features(file):
     return list(file["feature_names"].asstr()[:])
 
 
-@pytest.mark.parametrize("pairs", [False, True])
-@pytest.mark.parametrize("binary", [False, True])
-@pytest.mark.parametrize("min_df", [1, 2])
-@pytest.mark.parametrize("stop_words", [[], ["the", "and"]])
-@pytest.mark.parametrize("block_tokens", [1, 12, 1000])
+@pytest.mark.parametrize(
+    ("pairs", "binary", "min_df", "stop_words"),
+    [(False, False, 1, []), (True, False, 1, ["the", "and"]), (True, True, 2, []), (True, False, 2, ["the"])],
+)
+@pytest.mark.parametrize("block_tokens", [1, 12])
 def test_rows_are_as_defined(tmp_path, monkeypatch, pairs, binary, min_df, stop_words, block_tokens):
     monkeypatch.setattr(text_module, "BLOCK_TOKENS", block_tokens)
     monkeypatch.setattr(text_module, "RUN_WORDS", block_tokens)  # every block is a run, or some, or one is
@@ -91,11 +91,11 @@ def test_any_text(tmp_path_factory, texts, pairs, min_df):
 
 
 def test_against_scikit_learn(data_dir, tmp_path):
-    """On 300 messages: the vocabulary is the same, the weights differ by float32 rounding."""
+    """On 100 messages: the vocabulary is the same, the weights differ by float32 rounding."""
     import lzma
 
     with lzma.open(data_dir / "20newsgroups.jsonl.xz", "rt", encoding="utf-8") as lines:
-        documents = [json.loads(line) for line, _ in zip(lines, range(300), strict=False)]
+        documents = [json.loads(line) for line, _ in zip(lines, range(100), strict=False)]
     _, file = make(tmp_path, documents)
     train = np.array([document["split"] == "train" for document in documents])
     if not train.any():
@@ -111,7 +111,7 @@ def test_against_scikit_learn(data_dir, tmp_path):
         assert abs(read_elem(file["X"]) - sp.diags(1 / norms) @ counts).max() < 1e-7
 
 
-def test_like_repeats_the_same_rows(tmp_path):
+def test_like_gives_the_same_rows(tmp_path):
     (tmp_path / "stop").write_text("and\n")
     _, whole = make(tmp_path, DOCUMENTS, "whole", pairs=True, stop_words=tmp_path / "stop")
     tests = [{**document, "labels": [*document["labels"], "new"], "split": ""} for document in DOCUMENTS[3:]]
@@ -127,41 +127,31 @@ def test_like_repeats_the_same_rows(tmp_path):
     assert report.unknown_entries == 2
 
 
-def test_like_allows_rows_without_labels(tmp_path):
-    make(tmp_path, DOCUMENTS, "whole")
-    report, file = make(tmp_path, [{"text": "cat"}], "test", like=tmp_path / "whole.h5")
-    with file:
-        assert read_elem(file["Y"]).shape == (1, 2)
-    assert report.nnz == 1
-
-
 @pytest.mark.parametrize("options", [{"pairs": True}, {"binary": True}, {"min_df": 2}, {"stop_words": Path("stop")}])
-def test_like_settles_the_other_options(tmp_path, options):
+def test_options_without_effect_are_refused_with_like(tmp_path, options):
     with pytest.raises(ConfigError, match="has no effect with --like"):
         make(tmp_path, DOCUMENTS, like=tmp_path / "whole.h5", **options)
 
 
-def test_like_of_the_other_kind(tmp_path):
+def test_like_of_numbers_and_of_text(tmp_path):
     (tmp_path / "a.svm").write_text("1 1:1\n")
     converted("svmlight", tmp_path / "a.svm", tmp_path / "a.h5")
-    with pytest.raises(ConfigError, match=r"a\.h5: was made from numbers, not from text"):
-        make(tmp_path, DOCUMENTS, like=tmp_path / "a.h5")
+    check_refusal(lambda: make(tmp_path, DOCUMENTS, like=tmp_path / "a.h5"), "--like", "a.h5")
     make(tmp_path, DOCUMENTS, "whole")
-    with pytest.raises(ConfigError, match=r"whole\.h5: was made from text"):
-        converted("svmlight", tmp_path / "a.svm", tmp_path / "b.h5", like=tmp_path / "whole.h5")
+    check_refusal(
+        lambda: converted("svmlight", tmp_path / "a.svm", tmp_path / "b.h5", like=tmp_path / "whole.h5"), "--like", "whole.h5"
+    )
 
 
 def test_stop_words_are_cut_like_text(tmp_path):
     (tmp_path / "stop").write_text("Don't\n\nÜBER\n", encoding="utf-8")
-    assert text_module.stop_words(tmp_path / "stop") == ["don", "t", "über"]
+    assert text_module.read_stop_words(tmp_path / "stop") == ["don", "t", "über"]
     (tmp_path / "stop").write_bytes(b"a\n\xff\n")
-    with pytest.raises(DataError, match=r"stop: byte 3 is not UTF-8"):
-        make(tmp_path, DOCUMENTS, stop_words=tmp_path / "stop")
+    check_refusal(lambda: make(tmp_path, DOCUMENTS, stop_words=tmp_path / "stop"), "stop: byte 3")
 
 
 def test_min_df_too_high(tmp_path):
-    with pytest.raises(DataError, match="no word occurs in 4 of the 3 training rows; lower --min-df"):
-        make(tmp_path, DOCUMENTS, min_df=4)
+    check_refusal(lambda: make(tmp_path, DOCUMENTS, min_df=4), "--min-df")
     assert not (tmp_path / "data.h5").exists()
 
 

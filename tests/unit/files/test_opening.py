@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from hpcml.conversion.text import stop_words
+from hpcml.conversion.text import read_stop_words
 from hpcml.data.dataset import DataFile
 from hpcml.data.svmlight import SvmlightStream
 from hpcml.errors import DataError
@@ -24,7 +24,7 @@ def pipe(tmp_path):
     return tmp_path / "pipe"
 
 
-OPENERS = [open_regular, read_small, stop_words, plain_size, DataFile, open_model, lambda path: _read_list(path)]
+OPENERS = [open_regular, read_small, read_stop_words, plain_size, DataFile, open_model, lambda path: _read_list(path)]
 
 
 @pytest.mark.parametrize("opener", OPENERS, ids=lambda opener: opener.__name__)
@@ -92,4 +92,4 @@ def test_small_files_are_small(tmp_path):
         read_small(path, 6)
     path.write_bytes(b"a\xff")
     with pytest.raises(DataError, match="words: byte 2 is not UTF-8"):
-        stop_words(path)
+        read_stop_words(path)
