@@ -66,8 +66,8 @@ def test_mistakes_are_named_in_one_sentence(standing, tmp_path, n):
         "no split named 'x'": ("duplicates", data, "--split", "x"),
         "are one file": ("duplicates", data, "-o", tmp_path / "a.csv", "--csv", tmp_path / "a.csv"),
         "is also an input; choose": ("duplicates", data, "-o", data, "--force"),
-        "no document has a value of it; known: journal": (*convert, "text,page"),
-        "stands there twice": (*convert, "text,text"),
+        "--fields page": (*convert, "text,page"),
+        "--fields": (*convert, "text,text"),
     }.items():
         result = standing(n, *command)
         refused(result, said)

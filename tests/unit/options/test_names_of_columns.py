@@ -73,7 +73,7 @@ def test_the_nearest_name_can_be_pasted(tmp_path, given, near):
     (tmp_path / "in.csv").write_text(TABLE)
     with pytest.raises(ConfigError) as caught:
         hpcml.convert("csv", tmp_path / "in.csv", tmp_path / "out.h5", labels=[given], features=["x"])
-    option, text = shlex.split(str(caught.value).rpartition("Give it as ")[2])
+    option, text = shlex.split(str(caught.value).rpartition("Write ")[2])
     assert option == "--labels" and options_on_command_line(f"--labels {shlex.quote(text)}").labels == (near,)
 
 
