@@ -25,7 +25,7 @@ def corpus(seed, n, more=()):
 
 
 def check(standing, run, data, truth, folder, n_unknown, ranks=1):
-    """Hold what `evaluate` says of a run on data, whose rows have these label sets, against the twin. Returns the twin."""
+    """Compare `evaluate` with the twin for rows with these label sets. Returns the twin."""
     twin, file = Twin(run, data, truth, "all"), folder / "judged.json"
     judge = ("evaluate", run, data, "--split", "all", "--json", file, "--force")
     done(standing(ranks, *judge))
@@ -77,34 +77,6 @@ def test_unknown_labels_count_as_missed(standing, tmp_path):
     page = tmp_path / "page.html"
     done(standing(1, "report", run, "--data", data, "-o", page))
     assert f"each of their {n} entries counts as missed" in page.read_text()
-
-
-def test_unknown_labels_of_svmlight(standing, tmp_path):
-    rng = np.random.default_rng(2)
-
-    def rows(n, labels):
-        sets = [[label for label in labels if rng.random() < 0.4] for _ in range(n)]
-        values = [f" {9 - len(row)}:1" for row in sets]
-        lines = [",".join(map(str, row)) + "".join(f" {label}:{1 + 0.1 * label}" for label in row if label < 8) for row in sets]
-        return sets, "".join(line + (value if ":" not in line else "") + "\n" for line, value in zip(lines, values, strict=True))
-
-    _, train = rows(80, [1, 2, 5])
-    sets, test = rows(40, [1, 2, 5, 10, 33])
-    (tmp_path / "train.svm").write_text(train)
-    (tmp_path / "test.svm").write_text(test)
-    done(standing(1, "convert", "svmlight", tmp_path / "train.svm", "-o", tmp_path / "train.h5"))
-    for ranks in (1, 3):
-        made = ("convert", "svmlight", tmp_path / "test.svm", "--like", tmp_path / "train.h5")
-        done(standing(ranks, *made, "-o", tmp_path / f"test{ranks}.h5"))
-        done(standing(ranks, *made, "-o", tmp_path / f"new{ranks}.h5", "--new-labels"))
-    for name in ("test", "new"):
-        assert (tmp_path / f"{name}1.h5").read_bytes() == (tmp_path / f"{name}3.h5").read_bytes()
-    with h5py.File(tmp_path / "new1.h5") as file:
-        assert [*file["label_names"].asstr()] == ["1", "2", "5", "10", "33"]
-    done(standing(1, "train", "dual", tmp_path / "train.h5", "-o", tmp_path / "run"))
-    truth = [set(map(str, row)) for row in sets]
-    for name in ("test", "new"):
-        check(standing, tmp_path / "run", tmp_path / f"{name}1.h5", truth, tmp_path, 2)
 
 
 def test_new_and_renamed_labels_are_trained(standing, tmp_path):

@@ -110,13 +110,7 @@ def test_same_bytes_on_any_number_of_ranks(comm, mpi_tmp_path, case, monkeypatch
         assert format_info(found) == format_info(info(self_comm(), path, [1, 2, 50]))
 
 
-def test_synthetic_points_do_not_depend_on_the_ranks(comm, mpi_tmp_path):
-    report, path = both(comm, "synthetic", [Path("gaussians")], mpi_tmp_path, rows=101, seed=3, test_share=0.3)
-    found = info(comm, path, [1])
-    assert (found.n_rows, found.n_features, found.n_labels) == (report.rows, 2, 1) == (101, 2, 1)
-
-
-def test_a_synthetic_corpus_does_not_depend_on_the_ranks(comm, mpi_tmp_path):
+def test_synthetic_corpus_does_not_depend_on_the_ranks(comm, mpi_tmp_path):
     options = {"rows": 101, "features": ("900",), "labels": ("12",), "test_share": 0.3, "seed": 4}
     report, path = both(comm, "synthetic", [Path("text")], mpi_tmp_path, **options)
     found = info(comm, path, [1])
@@ -166,7 +160,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", sorted(BAD))
-def test_every_rank_raises_the_same_sentence(comm, mpi_tmp_path, case):
+def test_every_rank_raises_the_same_error(comm, mpi_tmp_path, case):
     source, text, pattern = BAD[case]
     path = write(comm, mpi_tmp_path / "in", text)
     with pytest.raises(DataError, match=pattern) as caught:

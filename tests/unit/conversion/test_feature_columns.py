@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from support.converted import check_refusal, converted, strings
-from support.formats import as_h5ad
+from support.formats import convert_table, write_table
 
 import hpcml
 from hpcml.data.dataset import DataFile
@@ -15,37 +15,12 @@ RNG = np.random.default_rng(1)
 DATA = pd.DataFrame({"a": RNG.standard_normal(N), "b": RNG.standard_normal(N)})
 
 
-def write(source, path, data):
-    """Write a table of numbers, with labels, as the source reads it. Returns its inputs and the options to read them."""
-    labels = np.where(np.arange(len(data)) % 2, "x", "y")
-    if source in ("csv", "tsv"):
-        data.assign(l=labels).to_csv(path, index=False, sep="," if source == "csv" else "\t")
-    elif source == "parquet":
-        data.assign(l=labels).to_parquet(path)
-    elif source == "arff":
-        rows = [",".join(map(repr, [*row, str(label)])) for row, label in zip(data.to_numpy().tolist(), labels, strict=True)]
-        head = ["@relation r", *(f"@attribute '{name}' numeric" for name in data), "@attribute l {x,y}", "@data"]
-        path.write_text("\n".join([*head, *rows]))
-    elif source == "h5ad":
-        as_h5ad(path, data.to_numpy(np.float32), pd.DataFrame({"l": labels}, index=[f"r{k}" for k in range(len(data))]), list(data))
-    else:
-        np.savez(path.open("wb"), X=data.to_numpy(), y=labels, feature_names=list(map(str, data)))
-    return [path], {} if source == "npz" else {"labels": ("l",)}
+def make_labels(data):
+    return pd.DataFrame({"l": np.where(np.arange(len(data)) % 2, "x", "y")}, index=data.index)
 
 
 def convert(source, folder, name, data, **options):
-    """The path of the dataset of a table."""
-    if source == "frame":
-        labels = np.where(np.arange(len(data)) % 2, "x", "y")
-        hpcml.Dataset.from_frame(data.assign(l=labels), folder / f"{name}.h5", labels="l", force=True, **options).file.close()
-    elif source == "sparse":
-        made = {"feature_names": list(data), **options}
-        Y = np.arange(len(data)) % 2
-        hpcml.Dataset.from_sparse(sp.csr_matrix(data.to_numpy()), Y, folder / f"{name}.h5", force=True, **made).file.close()
-    else:
-        inputs, needed = write(source, folder / f"{name}.{source}", data)
-        converted(source, inputs, folder / f"{name}.h5", told=True, **needed, **options)
-    return folder / f"{name}.h5"
+    return convert_table(source, folder, data, make_labels(data), name, labels=["l"], **options)
 
 
 SOURCES = ["csv", "tsv", "parquet", "arff", "h5ad", "npz", "frame", "sparse"]
@@ -166,7 +141,7 @@ def test_row_numbers_per_file_and_over_all_files(tmp_path):
         paths = []
         for part, begin in zip(parts, begins, strict=True):
             paths.append(tmp_path / f"{kind}{len(paths)}.csv")
-            write("csv", paths[-1], part.assign(n=np.arange(len(part)) + begin))
+            write_table("csv", paths[-1], part.assign(n=np.arange(len(part)) + begin), make_labels(part))
         converted("csv", paths, tmp_path / f"{kind}.h5", labels=("l",))
     assert features(tmp_path / "own.h5") == features(tmp_path / "whole.h5") == ["a", "b"]
     assert features(tmp_path / "other.h5") == ["a", "b", "n"]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from support.converted import check_refusal, converted, label_sets, matrix, strings
-from support.formats import as_arff, as_csv, as_h5ad, as_jsonl, as_xmc, frame, matrices
+from support.formats import as_csv, as_h5ad, as_jsonl, as_xmc, frame, matrices
 
 import hpcml
 from hpcml.conversion import csv_file, parquet
@@ -68,17 +68,6 @@ def test_fields_of_tables_equal_json_lines(tmp_path):
     new = make(tmp_path, "csv", tmp_path / "in.csv", name="new.h5", like=found, **columns)
     assert matrix(new).tolist() == matrix(found).tolist()
     check_refusal(lambda: make(tmp_path, "csv", tmp_path / "in.csv", name="x.h5", like=found, text=("title",)), "--text", "--like")
-
-
-def test_table_like_json_lines(tmp_path):
-    expected = make(tmp_path, "jsonl", as_jsonl(tmp_path / "in.jsonl", frame(3, 40)), name="train.h5")
-    other = frame(4, 20)
-    path = as_csv(tmp_path / "in.csv", other)
-    found = make(tmp_path, "csv", path, like=expected, **TEXT)
-    assert contents(found) == contents(
-        make(tmp_path, "jsonl", as_jsonl(tmp_path / "new.jsonl", other), name="new.h5", like=expected)
-    )
-    check_refusal(lambda: make(tmp_path, "csv", path, name="x.h5", like=expected, labels=("topics",)), "--text")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -246,7 +235,7 @@ def test_one_npz_with_everything(tmp_path):
     check_refusal(lambda: make(tmp_path, "npz", tmp_path / "in.npz", ignore_splits=True), "--ignore-splits")
 
 
-@pytest.mark.parametrize("form", ["csr", "dense", "float64"])
+@pytest.mark.parametrize("form", ["csr", "float64"])
 def test_h5ad(tmp_path, form):
     import anndata
 
@@ -259,7 +248,7 @@ def test_h5ad(tmp_path, form):
     obs.index = [f"cell {k}" for k in range(n)]
     path = as_h5ad(
         tmp_path / "in.h5ad",
-        X if form == "csr" else X.toarray().astype("f4" if form == "dense" else "f8"),
+        X if form == "csr" else X.toarray().astype("f8"),
         obs,
         [f"gene {k}" for k in range(X.shape[1])],
     )
@@ -289,25 +278,6 @@ def test_xmc(tmp_path):
     (tmp_path / "names").write_text("".join(f"label {k}\n" for k in range(5)))
     found = make(tmp_path, "xmc", tmp_path / "in.txt", label_names=tmp_path / "names")
     assert strings(found, "label_names") == [f"label {k}" for k in range(5)]
-
-
-def test_arff(tmp_path):
-    from scipy.io import arff
-
-    path, options = as_arff(tmp_path / "in.arff", False), {"labels": ("class",), "indicators": ("sea", "farm")}
-    found = make(tmp_path, "arff", path, **options)
-    plain = tmp_path / "plain.arff"
-    plain.write_text(path.read_text().replace("'dark green'", "dark_green"))  # scipy does not find values in quotes
-    data, _ = arff.loadarff(plain)  # another reader
-    colours = np.array([value.decode().replace("_", " ") for value in data["colour"]])
-    expected = [data["the width"], *((colours == colour) for colour in ("red", "dark green", "blue")), data["on"].astype(float)]
-    assert strings(found, "feature_names") == ["the width", "colour=red", "colour=dark green", "colour=blue", "on"]
-    assert np.array_equal(matrix(found), np.array(expected, dtype=np.float32).T)
-    assert label_sets(found) == [
-        sorted([row["class"].decode(), *(name for name in ("sea", "farm") if row[name] == b"1")]) for row in data
-    ]
-    sparse = make(tmp_path, "arff", as_arff(tmp_path / "sparse.arff", True), name="sparse.h5", **options)
-    assert contents(sparse) == contents(found)
 
 
 def test_from_sparse(tmp_path):

@@ -85,14 +85,6 @@ def test_no_row_changes_its_split_when_others_are_inserted(tmp_path, source, wit
     assert 0.15 < list(before.values()).count("test") / len(before) < 0.45
 
 
-def test_a_row_with_an_id_has_the_same_key_in_every_format(tmp_path):
-    documents = [document(n, id=f"d{n}") for n in range(10)]
-    converted("jsonl", write_jsonl(tmp_path / "a.jsonl", documents), tmp_path / "a.h5")
-    converted("csv", write_csv(tmp_path / "a.csv", documents), tmp_path / "b.h5", text=["text"], labels=["label"], id="id")
-    with DataFile(tmp_path / "a.h5") as a, DataFile(tmp_path / "b.h5") as b:
-        assert np.array_equal(a.map("row_keys"), b.map("row_keys"))
-
-
 def test_rows_of_the_like_dataset_keep_its_splits(tmp_path):
     old = write_jsonl(tmp_path / "old.jsonl", [document(n, id=f"d{n}") for n in range(200)])
     converted("jsonl", old, tmp_path / "old.h5")
@@ -222,7 +214,7 @@ def test_group_without_values_is_refused(tmp_path):
         )
 
 
-def test_a_model_knows_its_training_rows_in_any_file(tmp_path, monkeypatch):
+def test_training_rows_are_recognised_in_other_files(tmp_path, monkeypatch):
     documents = [document(n, id=f"d{n}") for n in range(300)]
     converted("jsonl", write_jsonl(tmp_path / "a.jsonl", documents[:200]), tmp_path / "a.h5", test_share=0.3)
     other = [*[document(n, id=f"n{n}") for n in range(500, 550)], *documents[100:]]
@@ -251,7 +243,7 @@ def test_keys_are_looked_up():
     assert look_up(mpi.self_comm(), known[:0], np.zeros(0, np.int32), wanted).tolist() == [-1] * 4
 
 
-def test_a_damaged_key_table_is_refused(tmp_path):
+def test_damaged_keys_are_refused(tmp_path):
     converted("jsonl", write_jsonl(tmp_path / "a.jsonl", [document(n) for n in range(20)]), tmp_path / "a.h5")
     train("dual", None, tmp_path / "a.h5", tmp_path / "run", {})
     with h5py.File(tmp_path / "run" / "model.h5", "r+") as file:

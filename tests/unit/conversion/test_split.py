@@ -14,7 +14,7 @@ from support.make import dataset, random_data
 from hpcml import mpi
 from hpcml.conversion.split import draw_test_rows, split
 from hpcml.data.dataset import DataFile
-from hpcml.data.stratify import assign, deal, divide
+from hpcml.data.stratify import assign, divide
 from hpcml.errors import ConfigError
 from hpcml.log import Log
 
@@ -125,11 +125,6 @@ def test_parts_and_folds_do_not_divide_groups(rows, n_groups, seed):
     for group in np.unique(keys):
         assert len(set(part[keys == group])) == len(set(fold[keys == group])) == 1
     assert abs((part == 0).sum() - 0.3 * part.size) <= np.bincount(keys.astype(int)).max()
-
-
-def test_folds_without_rows_are_an_error():
-    with pytest.raises(ConfigError, match=r"--folds 3: 2 groups of rows leave a fold empty"):
-        deal(1, np.arange(9), np.zeros(8, int), 3, np.arange(8, dtype=np.uint64) % 2, np.arange(8, dtype=np.uint64) % 2)
 
 
 def test_parts_do_not_depend_on_the_order_of_rows():

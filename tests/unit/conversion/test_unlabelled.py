@@ -1,7 +1,6 @@
 """Unlabelled rows of every source, which training and evaluation do not use."""
 
 import csv
-import json
 
 import h5py
 import numpy as np
@@ -9,7 +8,7 @@ import pandas as pd
 import pytest
 from support.converted import check_refusal, converted, label_sets, made, strings
 from support.edits import edit, replace
-from support.formats import as_h5ad
+from support.formats import convert_table
 
 import hpcml
 from hpcml import mpi
@@ -18,7 +17,7 @@ from hpcml.data.info import info
 from hpcml.errors import ConfigError, DataError
 from hpcml.reduce.dataset import reduce_dataset
 
-TABLE = {"labels": ("topic",), "indicators": ("spam",)}
+TABLE = {"labels": ["topic"], "indicators": ["spam"]}
 # topic, spam, expected labels (None: unlabelled)
 CELLS = [("a", 1, ["a", "spam"]), ("", 0, None), (None, 1, None), ("b", None, None), ("b", 0, ["b"]), ("  ", None, None)]
 EXPECTED = [labels for _, _, labels in CELLS]
@@ -30,45 +29,19 @@ def unlabelled_rows(path):
         return file["unlabelled"][:].tolist() if "unlabelled" in file else None
 
 
-def table():
-    topics, spam, _ = zip(*CELLS, strict=True)
-    return pd.DataFrame({"x": np.arange(6)[::-1] + 1.0, "topic": topics, "spam": np.array(spam, dtype=float)})
-
-
 def make_table(folder, source, **options):
-    """The report and the path of the dataset of `table`."""
-    data, path, output = table(), folder / f"in.{source}", folder / "out.h5"
-    if source == "parquet":
-        data.to_parquet(path)
-    elif source == "h5ad":
-        obs = data.set_axis([str(k) for k in range(6)])[["topic", "spam"]]
-        as_h5ad(path, data[["x"]].to_numpy(np.float32), obs, ["x"])
-    elif source == "arff":
-        cells = [
-            [repr(x), f"'{topic}'" if topic and topic.strip() else "?", "?" if spam != spam else int(spam)]
-            for x, topic, spam in data.values
-        ]
-        head = "@relation t\n@attribute x numeric\n@attribute topic {a,b}\n@attribute spam {0,1}\n@data\n"
-        path.write_text(head + "".join(",".join(map(str, row)) + "\n" for row in cells))
-    elif source == "frame":
-        given = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
-        with hpcml.Dataset.from_frame(data, output, force=True, **given):
-            pass
-        return None, output
-    else:
-        data.to_csv(path, index=False, sep="\t" if source == "tsv" else ",", float_format="%.17g")
-    return converted(source, path, output, **options), output
+    topics, spam, _ = zip(*CELLS, strict=True)
+    others = pd.DataFrame({"topic": topics, "spam": np.array(spam, dtype=float)})
+    return convert_table(source, folder, pd.DataFrame({"x": np.arange(6)[::-1] + 1.0}), others, **options)
 
 
 @pytest.mark.parametrize("source", ["csv", "tsv", "parquet", "h5ad", "arff", "frame"])
-def test_a_row_is_unlabelled_if_its_cells_are_empty(tmp_path, source):
-    report, path = make_table(tmp_path, source, **TABLE)
+def test_row_with_empty_cells_is_unlabelled(tmp_path, source):
+    path = make_table(tmp_path, source, **TABLE)
     assert unlabelled_rows(path) == [row for row, labels in enumerate(EXPECTED) if labels is None]
     assert label_sets(path) == [labels or [] for labels in EXPECTED]
-    assert report is None or (report.unlabelled == 4)
-    report, path = make_table(tmp_path, source, empty_labels="none", **TABLE)
+    path = make_table(tmp_path, source, empty_labels="none", **TABLE)
     assert unlabelled_rows(path) is None and label_sets(path) == AS_NONE
-    assert report is None or "unlabelled:" not in str(report)
 
 
 @pytest.mark.parametrize("empty", [{}, {"labels": None}], ids=["missing", "null"])
@@ -192,16 +165,6 @@ def test_split_without_labelled_rows_is_refused(tmp_path, files):
             call()
 
 
-def test_duplicates_ignore_labels_of_unlabelled_rows(tmp_path):
-    same = {"text": "one two three four"}
-    _, path = made(
-        tmp_path, "jsonl", [{**same, "labels": ["a"]}, {**same, "labels": ["a"]}, same, {"text": "five six", "labels": ["b"]}]
-    )
-    found = hpcml.duplicates(path, similarity=0.9)
-    assert found.n_pairs >= 1 and found.labels.values()[0] == 1.0
-    assert "1 unlabelled row" in str(found)
-
-
 def test_feature_selection_keeps_unlabelled_rows(files, tmp_path):
     with DataFile(files[2]) as dataset:
         reduce_dataset(mpi.self_comm(), dataset, np.arange(3), tmp_path / "few.h5", False)
@@ -218,11 +181,3 @@ def test_damage_is_refused(files, tmp_path, values, message):
     edit(path, replace("unlabelled", lambda _: np.array(values, dtype="<i8")))
     with pytest.raises(DataError, match=message):
         info(mpi.self_comm(), path, [])
-
-
-def test_annif(tmp_path):
-    (tmp_path / "a.jsonl").write_text(
-        "".join(json.dumps(each) + "\n" for each in ({"text": "ship sea", "subjects": [{"label": "a"}]}, {"text": "corn sea"}))
-    )
-    converted("annif", tmp_path / "a.jsonl", tmp_path / "a.h5", unindexed=True)
-    assert unlabelled_rows(tmp_path / "a.h5") == [1]

@@ -227,9 +227,7 @@ def test_a_run_is_judged_calibrated_and_reported(tmp_path):
     assert set(names) >= {feature["name"] for label in json.loads(_explained(run, tmp_path)) for feature in label["features"]}
     with pytest.raises(ConfigError, match=r"was saved by hpcml\.save, without the data of its training; only runs"):
         hpcml.retrain(run, data, tmp_path / "again")
-    with pytest.raises(
-        ConfigError, match=r"scikit-learn vectoriser, not from hpcml convert; use hpcml\.Dataset\.from_sparse"
-    ):
+    with pytest.raises(ConfigError, match=r"scikit-learn vectoriser, not from hpcml convert; use hpcml\.Dataset\.from_sparse"):
         hpcml.Dataset.from_frame(pd.DataFrame({"text": TEXTS}), tmp_path / "more.h5", text=["text"], like=run)
 
 
