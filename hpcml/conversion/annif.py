@@ -109,7 +109,6 @@ def read_subjects(path: Path, language: str | None, max_line: int) -> tuple[dict
 
 
 def _subject_lines(path: Path, language: str | None, max_line: int) -> Iterator[tuple[int, str, str]]:
-    """Yield (line number, URI, label or ""). Raises ConfigError, DataError."""
     if ".csv" not in map(str.lower, Path(plain_name(path)).suffixes[-2:]):
         if language is not None:
             raise OptionError("language", language, f"a TSV vocabulary ({path}) has one language; remove it")

@@ -137,7 +137,6 @@ def split_line(text: str) -> list[str]:
 
 
 def _unquoted(token: str) -> str:
-    """Return a value without quotation marks and escapes."""
     if token[0] not in "'\"":
         return token
     return ESCAPE.sub(
@@ -281,7 +280,6 @@ def read_arff(task: Conversion) -> Part:
 def _batch(
     locations: Sequence[LineLocation], rows: Sequence[Row], attributes: Sequence[Attribute], roles: Roles, numbers: Collection[str]
 ) -> Batch:
-    """Return the columns of attributes with a role, and of `numbers` as arrays."""
     columns: dict[str, Any] = {}
     used = {name for option, name in roles.named_columns() if option != "--features"}
     for number, attribute in enumerate(attributes):
@@ -295,7 +293,6 @@ def _batch(
 
 
 def _decode(lines: Sequence[tuple[LineLocation, bytes]], attributes: Sequence[Attribute]) -> tuple[list[LineLocation], list[Row]]:
-    """Return the rows of lines. Raises DataError."""
     # Per attribute: its nominal values, an empty set for numbers, None for text.
     kinds = [set(each.values or ()) if each.is_number or each.values else None for each in attributes]
     locations: list[LineLocation] = []
@@ -371,7 +368,6 @@ class _Expansion:
                 )
 
     def expand(self, decoded_rows: Sequence[Row], locations: Sequence[LineLocation], options: ConvertOptions) -> NumberSlice:
-        """Return X of rows. Raises DataError."""
         indices: list[int] = []
         data: list[float] = []
         lengths: list[int] = []

@@ -59,7 +59,6 @@ def read_bioasq(task: Conversion) -> Part:
 
 
 def _to_document(article: Any, descriptors: Descriptors | None, unknown: set[str]) -> Any:
-    """Return an article as an object of JSON lines; adds headings without an identifier to `unknown`."""
     if not isinstance(article, dict):
         return article
     document = {

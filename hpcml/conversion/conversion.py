@@ -104,7 +104,7 @@ class LineLocation(NamedTuple):
 
     block: Block
     in_block: int
-    of_rank: int
+    on_rank: int
 
     def __str__(self) -> str:
         return f"{self.block.path}: line {self.block.n_above + self.in_block + 1}"
@@ -114,12 +114,12 @@ def lines_of(
     task: Conversion, path: Path, begin: int, end: int, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[tuple[LineLocation, bytes]]:
     """Yield the lines that start in bytes begin..end, with their locations."""
-    of_rank = 0
+    on_rank = 0
     for offset, lines in line_blocks(path, begin, end, block_bytes, task.max_line):
         block = Block(path, offset)
         for in_block, line in enumerate(BytesIO(lines)):
-            yield LineLocation(block, in_block, of_rank), line
-            of_rank += 1
+            yield LineLocation(block, in_block, on_rank), line
+            on_rank += 1
 
 
 @contextmanager
@@ -129,6 +129,20 @@ def error_location(location: object) -> Iterator[None]:
         yield
     except ValueError as error:
         raise DataError(f"{location}: {error}") from None
+
+
+@contextmanager
+def damage_errors(path: Path, errors: tuple[type[Exception], ...], problem: str) -> Iterator[None]:
+    """Turn errors of a library about a damaged file into a DataError. Errors of the operating system are raised unchanged."""
+    try:
+        yield
+    except DataError:
+        raise
+    except errors as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise DataError(f"{path}: {problem} ({reason or type(error).__name__}); download or create it again") from None
 
 
 def read_like(path: Path, task: Conversion) -> Like:

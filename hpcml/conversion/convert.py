@@ -200,9 +200,9 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
     slabs |= {f"splits/{name}": Slab((total[f"splits/{name}"],), "<i8") for name in part.splits.names}
     slabs |= {UNLABELLED: Slab((total[UNLABELLED],), "<i8")} if total[UNLABELLED] else {}
     slabs |= {f"rows/{name}": Slab((n_rows,), numbers.dtype.str) for name, numbers in part.row_numbers.items()}
-    of_rows = {"row_keys": part.keys} | ({} if part.groups is None else {"row_groups": part.groups})
-    slabs |= {name: Slab((n_rows,), "<u8") for name in of_rows}
-    of_rows |= {f"rows/{name}": numbers for name, numbers in part.row_numbers.items()}
+    row_arrays = {"row_keys": part.keys} | ({} if part.groups is None else {"row_groups": part.groups})
+    slabs |= {name: Slab((n_rows,), "<u8") for name in row_arrays}
+    row_arrays |= {f"rows/{name}": numbers for name, numbers in part.row_numbers.items()}
 
     def describe(file: h5py.File) -> None:
         stamp(file, "dataset")
@@ -260,7 +260,7 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
         for piece in slices(0 if ones else X.indices.size):
             data = np.ones(piece.stop - piece.start, dtype=np.float32) if X.data is None else X.data[piece]
             out.write("X/data", first["X"] + piece.start, data)
-        for name, numbers in of_rows.items():
+        for name, numbers in row_arrays.items():
             out.write(name, first["rows"], numbers)
         if total[UNLABELLED]:
             out.write(UNLABELLED, first[UNLABELLED], first["rows"] + part.unlabelled)

@@ -240,18 +240,14 @@ def read_rows(
 
 
 def read_csv(task: Conversion) -> Part:
-    """Read this rank's rows of CSV files. Collective. Raises DataError."""
-    quote, advice = ("", "") if task.options.no_quotes else ('"', f"{Dialect().advice}, or use --no-quotes")
-    return _read(task, Dialect(task.options.delimiter or ",", quote, advice))
-
-
-def read_tsv(task: Conversion) -> Part:
-    """Read this rank's rows of TSV files. Collective. Raises DataError."""
-    quoted = Dialect("\t", '"', f"{Dialect().advice}, or remove --quotes")
-    return _read(task, quoted if task.options.quotes else Dialect(*UNQUOTED_TSV, "; use --quotes if values are quoted"))
-
-
-def _read(task: Conversion, dialect: Dialect) -> Part:
+    """Read this rank's rows of CSV or TSV files. Collective. Raises DataError."""
+    advice = Dialect().advice
+    if task.source == "tsv":
+        unquoted = Dialect(*UNQUOTED_TSV, "; use --quotes if values are quoted")
+        dialect = Dialect("\t", '"', f"{advice}, or remove --quotes") if task.options.quotes else unquoted
+    else:
+        quote, advice = ("", "") if task.options.no_quotes else ('"', f"{advice}, or use --no-quotes")
+        dialect = Dialect(task.options.delimiter or ",", quote, advice)
     what, misread = task.input_name, Misreadings()
 
     def divide_files() -> tuple[list[list[str]], list[list[Segment]]]:
@@ -265,20 +261,20 @@ def _read(task: Conversion, dialect: Dialect) -> Part:
                 raise ConfigError(f"{what}: line 1: one column, {names[0][:60]!r}; {between}")
         Roles.from_options(task.options, names).check(str(what), names)
         bounds = bounds_in_items([plain_size(table.path) - table.begin for table in tables], task.comm.size)
-        divided = [divide(table, of_table, dialect, task.max_line) for table, of_table in zip(tables, bounds, strict=True)]
+        divided = [divide(table, table_bounds, dialect, task.max_line) for table, table_bounds in zip(tables, bounds, strict=True)]
         return [table.names for table in tables], divided
 
-    of_file, segments = mpi.run_on_root(task.comm, f"reading {what}", divide_files)
+    file_columns, segments = mpi.run_on_root(task.comm, f"reading {what}", divide_files)
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
         columns = columns_to_read(roles, features)
-        for file, names in enumerate(of_file):
+        for file, names in enumerate(file_columns):
             segment = segments[file][task.comm.rank]
             records = read_rows(segment, names, dialect, task.max_line, misread)
             for batch in _csv_batches(segment, records, names, columns, task.bad):
                 yield batch._replace(file=file)
 
-    part = read_table(task, of_file, batches)
+    part = read_table(task, file_columns, batches)
     everywhere = task.comm.allgather(misread)
     if n_rows := sum(each.rows for each in everywhere):
         first = next(each.first for each in everywhere if each.rows)
@@ -290,6 +286,9 @@ def _read(task: Conversion, dialect: Dialect) -> Part:
     return part
 
 
+read_tsv = read_csv
+
+
 def _csv_batches(
     segment: Segment,
     records: Iterator[tuple[int, int, list[str] | DataError]],
@@ -297,7 +296,6 @@ def _csv_batches(
     columns: tuple[list[str], list[str]],
     bad: BadRecords,
 ) -> Iterator[Batch]:
-    """Yield the rows of a segment without bad rows. Raises DataError, OSError."""
     rows: list[list[str]] = []
     lines: list[int] = []
 
@@ -346,8 +344,8 @@ def csv_batch(
     numbers, others = ([column_of[name] for name in names_of_kind] for names_of_kind in columns)
     columns_read: dict[str, Any] = {}
     if numbers:
-        of_row = itemgetter(*numbers) if len(numbers) > 1 else lambda row: (row[numbers[0]],)
-        values = list(chain.from_iterable(map(of_row, rows)))
+        get_numbers = itemgetter(*numbers) if len(numbers) > 1 else lambda row: (row[numbers[0]],)
+        values = list(chain.from_iterable(map(get_numbers, rows)))
         try:
             try:
                 table = np.fromiter(map(float, values), np.float64, len(values))

@@ -26,7 +26,6 @@ SPARSE, FRAME = "sparse", "frame"  # attribute `source` of the file
 
 
 def _csr(matrix: Any, name: str) -> Any:
-    """Return a matrix as CSR. Raises MatrixError for damaged and ConfigError for other input."""
     import scipy.sparse as sp
 
     try:
@@ -97,15 +96,13 @@ def from_sparse(comm: mpi.Comm, matrices: Matrices, output: Path, options: Conve
             rows = NumberRows(task, names, n_features, with_ids=matrices.ids is not None)
             for block in csr_blocks(vars(X), (0, n_rows), n_features, "X", options.missing_as_zero):
                 rows.add(block)
-            for block in csr_blocks(vars(Y), (0, n_rows), Y.shape[1], "Y", False) if is_matrix else ():
-                if (block.data != 1).any():
-                    raise DataError(f"Y: {block.data[block.data != 1][0]:g} as a label, but expected 0 or 1")
-                rows.labels.append(block.lengths, block.indices)
-            of_rows = {"Y": None if is_matrix else matrices.Y, "ids": matrices.ids, "groups": matrices.groups}
-            of_rows["splits"] = split_of_rows(matrices.splits, n_rows)
+            if is_matrix:
+                rows.append_label_matrix(csr_blocks(vars(Y), (0, n_rows), Y.shape[1], "Y", False), "Y")
+            row_values = {"Y": None if is_matrix else matrices.Y, "ids": matrices.ids, "groups": matrices.groups}
+            row_values["splits"] = split_of_rows(matrices.splits, n_rows)
             columns = {
                 name: values.tolist() if isinstance(values, np.ndarray) else list(values)
-                for name, values in of_rows.items()
+                for name, values in row_values.items()
                 if values is not None
             }
             for name, values in columns.items():

@@ -47,7 +47,6 @@ class AnnDataMatrix(NamedTuple):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[h5py.File]:
-    """Open an AnnData file. Raises DataError for other or damaged files, also while reading."""
     with open_checked(path, "expected an AnnData file (.h5ad)") as file, readable(path, "", "AnnData file"):
         yield file
 
@@ -118,7 +117,6 @@ def _describe(path: Path, options: ConvertOptions) -> tuple[AnnDataMatrix, list[
 
 
 def _columns(table: h5py.Group | h5py.Dataset) -> tuple[list[str], str]:
-    """Return the columns of obs or var, and the column of row names."""
     if isinstance(table, h5py.Dataset):  # before anndata 0.7
         return list(table.dtype.names), table.dtype.names[0]
     return [name for name in table if name != CATEGORIES], _attribute(table, "_index")

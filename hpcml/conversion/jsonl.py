@@ -148,7 +148,7 @@ def read_jsonl(task: Conversion) -> Part:
                     document = document._replace(labels=[])
                 if share is not None and document.split:
                     raise conflicting_splits_error(share, document.split)
-                corpus.add(*document[:4], line=location.of_rank, group=document.group)
+                corpus.add(*document[:4], line=location.on_rank, group=document.group)
                 if len(corpus.keys_seen) < MAX_KEYS:
                     corpus.keys_seen.update(value)
     if ignores_splits and not mpi.agreed_any(task.comm, has_splits):

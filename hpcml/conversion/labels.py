@@ -108,7 +108,7 @@ class LabelValues:
     def names(self, comm: mpi.Comm, keys: Iterable[str]) -> list[str]:
         """Return the names of keys (or of names from other sources). Collective; raises DataError."""
         parts = comm.allgather((self.text, self.fractions, self.rewritten if self.at_once else {}))
-        text = set().union(*(of_rank for of_rank, *_ in parts))
+        text = set().union(*(rank_text for rank_text, *_ in parts))
         for _, fractions, rewritten in parts:
             for where in (where for column, where in fractions.items() if column not in text):
                 raise DataError(f"{where}, but labels are names or whole numbers; convert quantities to classes{AS_TEXT}")

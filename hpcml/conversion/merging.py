@@ -98,22 +98,22 @@ def summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def cut_runs(
     comm: mpi.Comm, bounds: list[int], per_range: int, samples: list[T], term_at: Callable[[int], Any]
 ) -> list[list[slice]]:
-    """Return, for each range of about `per_range` of all ranks' terms, its places in each of this rank's runs. Collective.
+    """Return the slices of this rank's runs for each range of about `per_range` terms of all ranks. Collective over `comm`.
 
-    A range ends before one of the sorted `samples` of all ranks, the last ones at the end. `term_at` gives the term at a place.
+    A range ends before one of the sorted `samples` of all ranks, the last ranges at the end. `term_at` returns one term.
     """
     _, (total,) = mpi.exclusive_sum(comm, [bounds[-1]])
     n_ranges = comm.size * math.ceil(max(1, int(total)) / per_range / comm.size)
     ends: list[Any] = [samples[number * len(samples) // n_ranges] for number in range(1, n_ranges)] if samples else []
-    begins, found = bounds[:-1], []
+    begins, ranges = bounds[:-1], []
     with mpi.agreed(comm, "merging terms"):
         for end in [*ends, *[None] * (n_ranges - len(ends))]:
             stops = bounds[1:]
             if end is not None:
                 stops = [bisect_left(range(stop), end, begin, key=term_at) for begin, stop in zip(begins, stops, strict=True)]
-            found.append(list(map(slice, begins, stops)))
+            ranges.append(list(map(slice, begins, stops)))
             begins = stops
-    return found
+    return ranges
 
 
 def merge_runs(comm: mpi.Comm, runs: Runs, min_count: int, scratch: Path) -> tuple[StringSpool, np.ndarray]:
@@ -124,9 +124,12 @@ def merge_runs(comm: mpi.Comm, runs: Runs, min_count: int, scratch: Path) -> tup
     for first in range(0, len(ranges), comm.size):
         own_ranges = ranges[first : first + comm.size]
         with mpi.agreed(comm, "merging words"):
-            codes = [[code for piece in of_rank for code in runs.words.codes(piece.start, piece.stop)] for of_rank in own_ranges]
+            codes = [
+                [code for piece in rank_slices for code in runs.words.codes(piece.start, piece.stop)] for rank_slices in own_ranges
+            ]
             counts = [
-                np.concatenate([np.zeros(0, dtype=np.int64), *(runs.counts[piece] for piece in of_rank)]) for of_rank in own_ranges
+                np.concatenate([np.zeros(0, dtype=np.int64), *(runs.counts[piece] for piece in rank_slices)])
+                for rank_slices in own_ranges
             ]
         received = [unpack(packed) for packed in mpi.exchange(comm, list(map(pack, codes)))]
         totals: Counter[bytes] = Counter()
@@ -143,10 +146,10 @@ def merge_runs(comm: mpi.Comm, runs: Runs, min_count: int, scratch: Path) -> tup
         with mpi.agreed(comm, "merging words"):
             for packed in everywhere:
                 vocabulary.extend(unpack(packed))
-            for of_rank, new_ids, base in zip(own_ranges, ids, offsets(sizes)[1:], strict=False):
+            for rank_slices, new_ids, base in zip(own_ranges, ids, offsets(sizes)[1:], strict=False):
                 new_ids = np.where(new_ids >= 0, new_ids + base, -1)
-                at = offsets([piece.stop - piece.start for piece in of_rank])
-                for piece, begin, end in zip(of_rank, at[:-1], at[1:], strict=True):
+                at = offsets([piece.stop - piece.start for piece in rank_slices])
+                for piece, begin, end in zip(rank_slices, at[:-1], at[1:], strict=True):
                     runs.ids.put(piece.start, new_ids[begin:end])
     return vocabulary, np.concatenate(sums)
 
@@ -158,13 +161,14 @@ def merge_keys(comm: mpi.Comm, runs: KeyRuns, min_count: int) -> tuple[np.ndarra
     nothing = np.zeros(0, dtype=np.int64)
     keys_kept, sums = [nothing], [nothing]
     samples: list[int] = np.sort(np.concatenate(mpi.allgather_arrays(comm, runs.samples))).tolist()
-    ranges = cut_runs(comm, runs.bounds, RANGE_KEYS, samples, lambda place: runs.keys[place : place + 1][0])
+    ranges = cut_runs(comm, runs.bounds, RANGE_KEYS, samples, lambda position: runs.keys[position : position + 1][0])
     for first in range(0, len(ranges), comm.size):
         received = []
         for spool in (runs.keys, runs.counts):
             with mpi.agreed(comm, "merging terms"):
                 parts = [
-                    np.concatenate([nothing, *(spool[piece] for piece in of_rank)]) for of_rank in ranges[first : first + comm.size]
+                    np.concatenate([nothing, *(spool[piece] for piece in rank_slices)])
+                    for rank_slices in ranges[first : first + comm.size]
                 ]
             received.append(np.concatenate(mpi.exchange(comm, parts)))
         keys, counts = summed(*received)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, check_matrix_labels, read_names
+from hpcml.conversion.conversion import Conversion, check_matrix_labels, damage_errors, read_names
 from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish, rows_as_csr
 from hpcml.conversion.part import Part
 from hpcml.conversion.split import conflicting_splits_error, no_splits_error
@@ -47,20 +47,6 @@ class Arrays(NamedTuple):
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn errors of NumPy and zipfile about a damaged file into a DataError."""
-    try:
-        yield
-    except DataError:
-        raise
-    except DAMAGE as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise DataError(f"{path}: cannot be read: {reason or type(error).__name__}; download or create it again") from None
-
-
-@contextmanager
 def _opened(task: Conversion) -> Iterator[list[Arrays | None]]:
     """Open the arrays of each input; None for a text file. Collective; every rank must finish reading before any rank leaves the
     body.
@@ -76,7 +62,7 @@ def _opened(task: Conversion) -> Iterator[list[Arrays | None]]:
                     if head == NPY:
                         files_of_inputs.append({"": path})
                     elif head.startswith(ZIP):
-                        with _readable(path), zipfile.ZipFile(raw) as archive:
+                        with damage_errors(path, DAMAGE, "damaged NumPy file"), zipfile.ZipFile(raw) as archive:
                             names = [name for name in sorted(KNOWN) if f"{name}.npy" in archive.namelist()]
                             for name in names:
                                 with archive.open(f"{name}.npy") as source, (folder / f"{name}.npy").open("wb") as target:
@@ -94,11 +80,11 @@ def _opened(task: Conversion) -> Iterator[list[Arrays | None]]:
         files = mpi.run_on_root(task.comm, f"reading {task.input_name}", unpack)
         arrays: list[Arrays | None] = []
         with mpi.agreed(task.comm, f"reading {task.input_name}"):
-            for path, of_file in zip(task.inputs, files, strict=True):
+            for path, members in zip(task.inputs, files, strict=True):
                 of: dict[str, np.ndarray] = {}
-                for name, file in (of_file or {}).items():
+                for name, file in (members or {}).items():
                     what = f"array {name}" if name else "the array"
-                    with _readable(path):
+                    with damage_errors(path, DAMAGE, "damaged NumPy file"):
                         try:
                             of[name] = np.lib.format.open_memmap(file, "r").view(np.ndarray)
                         except ValueError as error:
@@ -108,7 +94,7 @@ def _opened(task: Conversion) -> Iterator[list[Arrays | None]]:
                             raise ValueError(f"{what} {objects}") from None
                         if of[name].ndim > 2 + name.endswith("data") or of[name].dtype.kind not in "biufSU":
                             raise ValueError(f"{what} is not a list or table of numbers or strings")
-                arrays.append(None if of_file is None else Arrays(path, of))
+                arrays.append(None if members is None else Arrays(path, of))
         yield arrays
 
 
@@ -189,11 +175,11 @@ def read_npz(task: Conversion) -> Part:
                         raise DataError(f"{path}: array {name}: expected a list of strings")
                     own[name] = _values(path, name, arrays.of[name])
             # Labels are a matrix, a list of names, or the lines of a text file.
-            of_labels = others[0] if others else arrays
+            label_arrays = others[0] if others else arrays
             Y, list_name = None, ""
-            if of_labels is not None:
-                Y = find_matrix(of_labels, "Y") or (find_matrix(of_labels, "X") if others else None)
-                list_name = next((name for name in (("", "y") if others else ("y",)) if name in of_labels.of), "no list")
+            if label_arrays is not None:
+                Y = find_matrix(label_arrays, "Y") or (find_matrix(label_arrays, "X") if others else None)
+                list_name = next((name for name in (("", "y") if others else ("y",)) if name in label_arrays.of), "no list")
             if Y is None and list_name == "no list" and others:
                 raise DataError(f"{task.inputs[1]}: no labels; expected a matrix of rows × labels, or y with one label of each row")
             if Y is None and list_name == "no list":
@@ -229,18 +215,12 @@ def read_npz(task: Conversion) -> Part:
             if Y is not None:
                 check_matrix_labels(path, options)
                 if Y.shape[0] != n_rows:
-                    raise DataError(f"{of_labels.path}: the labels have {Y.shape[0]} rows, but X has {n_rows}")
-                for block in matrix_blocks(of_labels.path, Y, begin, end, False):
-                    if (block.data != 1).any():
-                        position = int(np.argmax(block.data != 1))
-                        row = begin + rows.labels.n_rows + int(np.searchsorted(np.cumsum(block.lengths), position, side="right"))
-                        value = f"{block.data[position]:g} as a label, but expected 0 or 1"
-                        raise DataError(f"{of_labels.path}: row {row + 1}: {value}")
-                    rows.labels.append(block.lengths, block.indices)
-            elif of_labels is None:
+                    raise DataError(f"{label_arrays.path}: the labels have {Y.shape[0]} rows, but X has {n_rows}")
+                rows.append_label_matrix(matrix_blocks(label_arrays.path, Y, begin, end, False), label_arrays.path, begin)
+            elif label_arrays is None:
                 lines = _text_labels(task.inputs[1], begin, end, n_rows)
             else:
-                lists["y"] = of_labels.path, of_labels.of[list_name]
+                lists["y"] = label_arrays.path, label_arrays.of[list_name]
             for name, (file, array) in lists.items():
                 if array.shape != (n_rows,):
                     what = "the labels are" if name == "y" else f"array {name} has"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -70,8 +70,8 @@ def dense_blocks(
             raise DataError(describe(low + row, column, float(values[row, column])))
         with np.errstate(over="ignore"):
             values = values.astype(np.float32)
-        of_rows, columns = np.nonzero(values)
-        yield NumberSlice(np.bincount(of_rows, minlength=len(values)), columns, values[of_rows, columns])
+        row_numbers, columns = np.nonzero(values)
+        yield NumberSlice(np.bincount(row_numbers, minlength=len(values)), columns, values[row_numbers, columns])
 
 
 def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, int]]:
@@ -84,7 +84,7 @@ def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, 
 
 
 def csr_blocks(parts: Any, rows: tuple[int, int], n_columns: int, what: str, zero: bool) -> Iterator[NumberSlice]:
-    """Yield rows begin..end of a CSR matrix given by its arrays (without data: all values 1). `zero`: NaN is 0. Raises DataError."""
+    """Yield rows begin..end of a CSR matrix given by its arrays (no data: values 1). `zero`: NaN is 0. Raises DataError."""
     first_row, last_row = rows
     indptr = parts["indptr"][first_row : last_row + 1].astype(np.int64)
     size = min(parts[name].shape[0] for name in ("indices", "data") if name in parts)
@@ -133,20 +133,20 @@ def rows_as_csr(parts: Any, rows: tuple[int, int], shape: tuple[int, int], what:
     row_entries = []
     for low in range(0, size, VALUES):
         piece = slice(low, min(low + VALUES, size))
-        of_rows, data = entries[piece], parts["data"][piece] if "data" in parts else np.ones(piece.stop - low)
+        row_numbers, data = entries[piece], parts["data"][piece] if "data" in parts else np.ones(piece.stop - low)
         columns = parts["col"][piece] if is_coo else np.searchsorted(indptr, np.arange(low, piece.stop), side="right") - 1
-        if of_rows.dtype.kind not in "iu" or columns.dtype.kind not in "iu" or data.dtype.kind not in "biuf":
+        if row_numbers.dtype.kind not in "iu" or columns.dtype.kind not in "iu" or data.dtype.kind not in "biuf":
             raise DataError(f"{what}: its indices must be whole numbers and its data numbers")
-        for name, numbers, n in (("row", of_rows, n_rows), ("column", columns, n_columns)):
+        for name, numbers, n in (("row", row_numbers, n_rows), ("column", columns, n_columns)):
             if (position := find_outside(numbers, n)) >= 0:
                 raise DataError(f"{what}: entry {low + position + 1}: {name} {numbers[position]}, but expected 0 to {n - 1}")
-        in_range = (of_rows >= rows[0]) & (of_rows < rows[1])
-        row_entries.append((of_rows[in_range], columns[in_range], data[in_range]))
-    of_rows, columns, data = (
+        in_range = (row_numbers >= rows[0]) & (row_numbers < rows[1])
+        row_entries.append((row_numbers[in_range], columns[in_range], data[in_range]))
+    row_numbers, columns, data = (
         map(np.concatenate, zip(*row_entries, strict=True)) if row_entries else (np.zeros(0, dtype=np.int64),) * 3
     )
-    order = np.argsort(of_rows, kind="stable")
-    indptr = offsets(np.bincount(of_rows.astype(np.int64), minlength=n_rows))
+    order = np.argsort(row_numbers, kind="stable")
+    indptr = offsets(np.bincount(row_numbers.astype(np.int64), minlength=n_rows))
     return {"indptr": indptr, "indices": columns[order], "data": data[order]}
 
 
@@ -216,6 +216,15 @@ class NumberRows(LabelledRows):
             order = np.lexsort((indices, rows))
             lengths, indices, data = np.bincount(rows, minlength=lengths.size), indices[order], data[order]
         self.X.append(lengths, indices, data)
+
+    def append_label_matrix(self, blocks: Iterable[NumberSlice], what: object, first_row: int = 0) -> None:
+        """Append the labels of rows, given as rows of a matrix of 0 and 1. Raises DataError for other values, OSError."""
+        for block in blocks:
+            if (block.data != 1).any():
+                position = int(np.argmax(block.data != 1))
+                row = first_row + self.labels.n_rows + int(np.searchsorted(np.cumsum(block.lengths), position, side="right"))
+                raise DataError(f"{what}: row {row + 1}: {block.data[position]:g} as a label, but expected 0 or 1")
+            self.labels.append(block.lengths, block.indices)
 
     def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the keys as `LabelledRows.row_keys`; the content of a row is its features. Collective over `comm`."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, damage_errors
 from hpcml.conversion.part import Part
 from hpcml.conversion.table import NAME_COLUMNS, Batch, Roles, columns_to_read, read_table, row_namer
 from hpcml.errors import DataError
@@ -31,21 +31,13 @@ class ParquetFile(NamedTuple):
     pandas_index: list[str]
 
 
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn pyarrow's errors about a damaged file into a DataError."""
-    try:
-        yield
-    except (pyarrow().ArrowException, ValueError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise DataError(f"{path}: not a Parquet file, or truncated or damaged ({reason}); download or create it again") from None
+def _readable(path: Path) -> AbstractContextManager[None]:
+    errors = (pyarrow().ArrowException, ValueError, OSError)
+    return damage_errors(path, errors, "not a Parquet file, or truncated or damaged")
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a file for reading in pieces. Raises DataError, OSError."""
     with open_regular(path):  # refuses pipes and raises OSError with the system's reason
         pass
     with _readable(path):
@@ -78,8 +70,8 @@ def read_parquet(task: Conversion) -> Part:
     bounds = bounds_in_items([sum(file.groups) for file in files], task.comm.size)
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
-        for number, (file, of_file) in enumerate(zip(files, bounds, strict=True)):
-            begin, end = of_file[task.comm.rank : task.comm.rank + 2]
+        for number, (file, file_bounds) in enumerate(zip(files, bounds, strict=True)):
+            begin, end = file_bounds[task.comm.rank : task.comm.rank + 2]
             for batch in batches_of(file, begin, end, roles.indicators, *columns_to_read(roles, features)) if begin < end else ():
                 yield batch._replace(file=number)
 

@@ -100,8 +100,8 @@ class LabelledRows:
         if labels is not None:
             if None in labels:
                 first = self.labels.n_rows + len(self._lengths)
-                self.unlabelled.extend(first + row for row, of_row in enumerate(labels) if of_row is None)
-                labels = [of_row or () for of_row in labels]
+                self.unlabelled.extend(first + row for row, row_labels in enumerate(labels) if row_labels is None)
+                labels = [row_labels or () for row_labels in labels]
             self._labels.extend(map(self.label_numbers.__getitem__, chain.from_iterable(labels)))
             self._lengths.extend(map(len, labels))
         if self.row_ids is not None:
@@ -241,7 +241,7 @@ def make_part(
         known = set(like.label_names)
         others = [name for name in columns if name not in known]
         labels = {"Y": like.label_names + others} if like.new_labels else {"Y": like.label_names, UNKNOWN: others}
-    labels = {name: of_kind for name, of_kind in labels.items() if of_kind or name == "Y"}
+    labels = {name: kind_names for name, kind_names in labels.items() if kind_names or name == "Y"}
     if comm.rank == 0:
         all_names = [*chain.from_iterable(labels.values())]
         for warning in filter(None, (similar_names(task.input_name, all_names), missing_names(task.input_name, all_names))):
@@ -256,17 +256,17 @@ def make_part(
         while begin < rows.labels.n_rows:
             ends = rows.labels.indptr[begin : begin + 1 + SLICE]
             ends = ends[: max(2, int(np.searchsorted(ends, ends[0] + SLICE, side="right")))]
-            of_rows, label_columns = (
+            row_numbers, label_columns = (
                 np.repeat(np.arange(ends.size - 1), np.diff(ends)),
                 column_of[rows.labels.indices[ends[0] : ends[-1]]],
             )
-            entries = np.sort(of_rows[label_columns >= 0] * width + label_columns[label_columns >= 0])
-            of_rows, label_columns = np.divmod(entries[np.diff(entries, prepend=-1) > 0], width)
+            entries = np.sort(row_numbers[label_columns >= 0] * width + label_columns[label_columns >= 0])
+            row_numbers, label_columns = np.divmod(entries[np.diff(entries, prepend=-1) > 0], width)
             first = 0
-            for name, of_kind in labels.items():
-                in_kind = (label_columns >= first) & (label_columns < first + len(of_kind))
-                matrices[name].append(np.bincount(of_rows[in_kind], minlength=ends.size - 1), label_columns[in_kind] - first)
-                first += len(of_kind)
+            for name, kind_names in labels.items():
+                in_kind = (label_columns >= first) & (label_columns < first + len(kind_names))
+                matrices[name].append(np.bincount(row_numbers[in_kind], minlength=ends.size - 1), label_columns[in_kind] - first)
+                first += len(kind_names)
             begin += ends.size - 1
 
     if rows.row_ids is not None:

@@ -144,8 +144,8 @@ def read_pubmed(task: Conversion) -> Part:
     is_latest_record = select_latest(comm, np.array(keys, dtype=np.int64))
     with mpi.agreed(comm, "removing replaced citations"):
         corpus.keep(is_latest_record)
-    of_all = [*(counts[what] for what in ("records", "deletions", "books")), corpus.n_rows, indexing.count(OTHER_METHOD)]
-    n_records, n_deletions, n_books, n_rows, n_other = mpi.exclusive_sum(comm, of_all)[1].tolist()
+    counts_of_rank = [*(counts[what] for what in ("records", "deletions", "books")), corpus.n_rows, indexing.count(OTHER_METHOD)]
+    n_records, n_deletions, n_books, n_rows, n_other = mpi.exclusive_sum(comm, counts_of_rank)[1].tolist()
     read = f"{plural(n_records, 'citation')} and {plural(n_deletions, 'deletion')}"
     task.log(f"{plural(len(task.inputs), 'file')}: {read}; computing features of {plural(n_rows, 'row')}")
     if n_books:
@@ -159,8 +159,8 @@ def read_pubmed(task: Conversion) -> Part:
         test = draw_test_rows(task.options.seed, share, corpus.row_keys(comm)[0])
         corpus.splits = [TEST_SPLITS[name] if chosen else name for name, chosen in zip(corpus.splits, test, strict=True)]
         task = replace(task, options=replace(task.options, test_share=None))
-    of_split = Counter(corpus.splits)
-    _, (n_train, n_test) = mpi.exclusive_sum(comm, [of_split["train"], of_split["test"]])
+    split_sizes = Counter(corpus.splits)
+    _, (n_train, n_test) = mpi.exclusive_sum(comm, [split_sizes["train"], split_sizes["test"]])
     if share is not None:
         check_sizes(int(n_test), int(n_test + n_train), share)
     if years and not n_test:
@@ -175,8 +175,8 @@ def read_pubmed(task: Conversion) -> Part:
     # Titles from --descriptors, otherwise from --like, otherwise from the last record.
     labels, known = part.labels["Y"], set(part.labels["Y"])
     titles: dict[str, str] = {}
-    for of_rank in comm.allgather({ui: name for ui, name in last_titles.items() if ui in known}):
-        titles |= of_rank
+    for rank_titles in comm.allgather({ui: name for ui, name in last_titles.items() if ui in known}):
+        titles |= rank_titles
     if task.like is not None and (own := task.like.titles(len(labels))) is not None:
         titles |= {name: title for name, title in zip(labels, own, strict=True) if title}
     if descriptors is not None:

@@ -139,8 +139,8 @@ def parse_record(citation: Element) -> Record:
         raise ValueError("no <Article>; expected one in each <MedlineCitation>")
     journal = article.find("Journal")
     date = None if journal is None else journal.find("JournalIssue/PubDate")
-    of_issue = [] if date is None else [date.find("Year"), date.find("MedlineDate")]
-    dates = [_text(element) for element in (*of_issue, article.find("ArticleDate/Year"))]
+    issue_dates = [] if date is None else [date.find("Year"), date.find("MedlineDate")]
+    dates = [_text(element) for element in (*issue_dates, article.find("ArticleDate/Year"))]
     abstract = []
     for section in article.iterfind("Abstract/AbstractText"):
         text, label = _text(section), section.get("Label", "").strip()

@@ -77,8 +77,8 @@ class BadRecords:
         Collective over `comm`.
         """
         count, messages = 0, list[str]()
-        for of_rank, rank_messages, error in comm.allgather((self.count, self.messages, fatal)):
-            count, messages = count + of_rank, (messages + rank_messages)[:MAX_LISTED]
+        for rank_count, rank_messages, error in comm.allgather((self.count, self.messages, fatal)):
+            count, messages = count + rank_count, (messages + rank_messages)[:MAX_LISTED]
             if count >= self.enough:
                 break
             if error is not None:

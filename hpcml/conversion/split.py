@@ -65,18 +65,18 @@ def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, ow
     if share is None:
         number = {name: n for n, name in enumerate(names)}
         numbers = (number.get(name, -1) for name in own or repeat("", keys.size))
-        of_rows = np.fromiter(numbers, dtype=np.int32, count=keys.size)
+        split_of_row = np.fromiter(numbers, dtype=np.int32, count=keys.size)
     else:
         test = draw_test_rows(task.options.seed, share, keys if groups is None else groups)
-        names, of_rows = ["test", "train"], np.subtract(1, test, dtype=np.int32)
+        names, split_of_row = ["test", "train"], np.subtract(1, test, dtype=np.int32)
         if task.options.like is not None:
-            names, of_rows = _apply_like_splits(task, keys, groups, names, of_rows)
-        _, (n_test, n_train, *_) = mpi.exclusive_sum(comm, np.bincount(of_rows, minlength=len(names)))
+            names, split_of_row = _apply_like_splits(task, keys, groups, names, split_of_row)
+        _, (n_test, n_train, *_) = mpi.exclusive_sum(comm, np.bincount(split_of_row, minlength=len(names)))
         check_sizes(int(n_test), int(n_test + n_train), share)
         task.log.detail(f"--test-share {share}: {n_test / (n_test + n_train):.3f} of the rows are test rows")
     if groups is not None and names:
-        inside = of_rows >= 0
-        of_inside, split = groups[inside], of_rows[inside]
+        inside = split_of_row >= 0
+        of_inside, split = groups[inside], split_of_row[inside]
         apart = np.unique(of_inside[look_up(comm, of_inside, split, of_inside) != split])
         n_divided = np.unique(np.concatenate(mpi.allgather_arrays(comm, apart))).size
         if n_divided:
@@ -84,7 +84,7 @@ def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, ow
                 f"warning: {task.input_name}: rows of {plural(n_divided, 'group')} are in several splits, "
                 "so results on test rows may be too optimistic"
             )
-    return RowSplits(names, of_rows)
+    return RowSplits(names, split_of_row)
 
 
 def _apply_like_splits(

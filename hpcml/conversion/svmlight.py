@@ -30,9 +30,9 @@ def _bad_rows(rows: Rows, what: str, fit: np.ndarray, expected: str) -> dict[int
         return {}
     lengths, values = (rows.label_lengths, rows.labels) if what == "label" else (rows.lengths, rows.indices)
     positions = np.flatnonzero(~fit)[::-1]
-    of_rows = np.searchsorted(np.cumsum(lengths), positions, side="right").tolist()
+    row_numbers = np.searchsorted(np.cumsum(lengths), positions, side="right").tolist()
     reasons = (f"{what} {label_name(value)}, but {expected}" for value in values[positions].tolist())
-    return dict(zip(of_rows, reasons, strict=True))
+    return dict(zip(row_numbers, reasons, strict=True))
 
 
 def _blocks(
@@ -48,8 +48,8 @@ def _blocks(
             wrong: dict[int, str] = {}
             rows = parse_lines(text, is_xmc or task.options.zero_based, wrong)
             if not wrong and (bad_rows := check(rows)):
-                of_rows = lines_of_rows(text)
-                wrong = {of_rows[row]: reason for row, reason in bad_rows.items()}
+                row_numbers = lines_of_rows(text)
+                wrong = {row_numbers[row]: reason for row, reason in bad_rows.items()}
             if not wrong:
                 break
             bad |= wrong
@@ -74,10 +74,10 @@ def read_svmlight(task: Conversion) -> Part:
         for block in _blocks(task, path, begin, end, check):
             labels = block.labels
             rows.add(NumberSlice(block.lengths, block.indices, block.data))
-            of_block, positions = np.unique(labels, return_inverse=True)
-            numbers = np.array([rows.label_numbers[label_name(label)] for label in of_block.tolist()], dtype=np.int64)
+            block_values, positions = np.unique(labels, return_inverse=True)
+            numbers = np.array([rows.label_numbers[label_name(label)] for label in block_values.tolist()], dtype=np.int64)
             rows.labels.append(block.label_lengths, numbers[positions])
-            width, values = max(width, block.width), np.union1d(values, of_block)
+            width, values = max(width, block.width), np.union1d(values, block_values)
             single &= bool((block.label_lengths == 1).all())
     # One column "1" if each row has one label of ±1, or of 0 and 1; otherwise one column per number.
     single = not mpi.agreed_any(task.comm, not single)

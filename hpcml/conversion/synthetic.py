@@ -27,8 +27,8 @@ SQUARE = 0.5  # side of the checkerboard's squares
 ANGLE = math.pi / 4  # rotation of the checkerboard
 PERIODS = 5  # of the sine wave
 GAP = 0.02  # between the Gaussian points and the boundary
-# Gaussians of the positive class: mean x and y, standard deviations along two axes, angle between the first axis and x. The products of
-# the deviations are equal: equal shares of equal area.
+# Gaussians of the positive class: mean x and y, standard deviations along two axes, angle between the first axis and x. The
+# products of the deviations are equal: equal shares of equal area.
 GAUSSIANS = np.array(
     [
         (0.12, 0.12, 0.1067, 0.06, -math.pi / 4),

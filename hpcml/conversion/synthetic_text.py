@@ -3,11 +3,12 @@
 A row is a function of the seed, its number and the numbers of features and labels, so a longer corpus begins with the same rows.
 Words and labels are ranked by frequency; their columns are the ranks in a scattered order.
 
-- Words: the share of the word of rank r is ∫ (x + q)^-s dx over r..r+1, divided by the total (Zipf–Mandelbrot). A row has N words, the sum of two
-  geometric numbers of mean m, so a word of share p is absent with probability (1 + p m)⁻².
-- Labels: a row mentions each label a Poisson number of times; label shares follow such a law, too, with a minimum of `least_share` of the rows.
-- A true mention gives the row the label, and usually its words; a false mention gives words without the label. Labels differ in how often mentions
-  are false or silent (without words). Each word of a label has its own probability per mention.
+- Words: the share of the word of rank r is ∫ (x + q)^-s dx over r..r+1, divided by the total (Zipf–Mandelbrot). The number of
+  words of a row is the sum of two geometric numbers of mean m, so a word of share p is absent with probability (1 + p m)⁻².
+- Labels: a row mentions each label a Poisson number of times. Label shares follow such a law, too, with a minimum of
+  `least_share` of the rows.
+- A true mention gives the row the label, and usually its words. A false mention gives words without the label. Labels differ in
+  how often mentions are false or silent (without words). Each word of a label has its own probability per mention.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def label_rates(n_labels: int, least_share: float = 0.0) -> tuple[np.ndarray, in
 
 
 class SyntheticText:
-    """A corpus; needs 4 bytes per feature and 280 per label. Local. `least_share` is the minimum expected share of rows of a label."""
+    """A corpus; needs 4 bytes per feature and 280 per label. Local. `least_share`: minimum expected share of rows of a label."""
 
     def __init__(self, seed: int, n_features: int, n_labels: int, least_share: float = 0.0) -> None:
         self.seed, self.n_features, self.n_labels = seed, n_features, n_labels

@@ -220,8 +220,8 @@ def leave_out_columns(task: Conversion, rows: NumberRows, search: RowNumberSearc
     counts = ((before, sizes.sum()), (in_file, np.bincount(files, sizes).max()))  # row numbers over all files, or per file
     detected: dict[str, str] = {}
     for name in search.all:
-        first = [value for _, of_rank, _ in parts for value in of_rank.get(name, ())]
-        goes_up = all(name in of_rank for _, of_rank, _ in parts)  # by 1 in each batch
+        first = [value for _, rank_values, _ in parts for value in rank_values.get(name, ())]
+        goes_up = all(name in rank_values for _, rank_values, _ in parts)  # by 1 in each batch
         if goes_up and any(
             n_rows >= MIN_ROWS and np.array_equal(first, count + base) for count, n_rows in counts for base in (0, 1)
         ):
@@ -265,10 +265,10 @@ def read_table(
         corpus = Corpus(task)
         roles = Roles.from_options(options, names, corpus.fields)
     with reading(task):
-        for path, of_file in zip(task.inputs or [Path(what)], columns, strict=True):
-            if (twice := repeated(of_file)) is not None:
+        for path, file_columns in zip(task.inputs or [Path(what)], columns, strict=True):
+            if (twice := repeated(file_columns)) is not None:
                 raise DataError(f"{path}: two columns have the name {twice!r}; rename one")
-            if strange := set(of_file) ^ set(names):
+            if strange := set(file_columns) ^ set(names):
                 raise DataError(f"{path}: expected the columns of {what} ({min(strange)!r} is in only one of the files)")
         roles.check(what, names)
         features, reasons = choose_features(task, roles, {name: (name,) for name in names}, index)
@@ -341,8 +341,8 @@ def _described(
     if options.unique_ids:
         rows.locations.append((len(rows.id_keys), batch.locate))
     label_keys = [_labels(batch, row, roles.labels, options.label_separator, rows.label_values) for row in range(batch.n_rows)]
-    labels = [of_row or [] for of_row in label_keys]
-    unlabelled = np.array([of_row is None for of_row in label_keys], dtype=bool) & bool(roles.labels or not roles.indicators)
+    labels = [row_keys or [] for row_keys in label_keys]
+    unlabelled = np.array([row_keys is None for row_keys in label_keys], dtype=bool) & bool(roles.labels or not roles.indicators)
     for name in roles.indicators:
         values = indicator_values(batch.columns[name])
         empty = np.isnan(values)
@@ -362,7 +362,7 @@ def _described(
     groups = names_in_column(batch, roles.group)
     if options.empty_labels is None and unlabelled.any():
         return (
-            [None if is_unlabelled else of_row for of_row, is_unlabelled in zip(labels, unlabelled.tolist(), strict=True)],
+            [None if is_unlabelled else row_keys for row_keys, is_unlabelled in zip(labels, unlabelled.tolist(), strict=True)],
             ids,
             splits,
             groups,

@@ -44,7 +44,6 @@ class _Words(dict):
     """Numbers the words of a field in the order of first use; stop words and breaks are -1."""
 
     def __init__(self, stop_words: Sequence[str], field: Field, run_words: list[str]) -> None:
-        """New words, with the tag of the field, are appended to `run_words`."""
         self.stop_words = dict.fromkeys(stop_words, -1)
         super().__init__(self.stop_words)
         self.run_words, self.end, self.whole = run_words, f" {field.tag}" if field.tag else "", field.whole
@@ -131,11 +130,11 @@ class Corpus(LabelledRows):
         group: str = "",
     ) -> None:
         """Append a document. Without `row_id`, its line or position names it. `labels` None: unlabelled. Raises OSError."""
-        self.content_keys.append(0 if row_id else string_key(TEXT, *("\x01".join(of_field) for of_field in values)))
+        self.content_keys.append(0 if row_id else string_key(TEXT, *("\x01".join(field_values) for field_values in values)))
         size = len(self.tokens)
-        for number, (words, of_field) in enumerate(zip(self.words, values, strict=True)):
-            self.has_values[number] |= bool(of_field)
-            for value in of_field:
+        for number, (words, field_values) in enumerate(zip(self.words, values, strict=True)):
+            self.has_values[number] |= bool(field_values)
+            for value in field_values:
                 if len(self.tokens) > size:
                     self.tokens += BREAK
                 for tokens in tokenize(value, words.whole, self.find):
@@ -208,13 +207,13 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
         by_block = np.split(train, np.cumsum(corpus.block_rows))[:-1]
         _, (n_documents,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(train))])
         with mpi.agreed(comm, "counting words"):
-            for run, of_run in groupby(zip(corpus.blocks, by_block, strict=True), key=lambda pair: pair[0].run):
+            for run, blocks_of_run in groupby(zip(corpus.blocks, by_block, strict=True), key=lambda pair: pair[0].run):
                 width = max(1, corpus.runs.bounds[run + 1] - corpus.runs.bounds[run])
                 df = np.zeros(width, dtype=np.int64)
-                for part, chosen in of_run:
-                    of_rows = np.repeat(np.arange(part.lengths.size), part.lengths)
-                    use = (part.tokens >= 0) & chosen[of_rows]
-                    entries = np.sort(of_rows[use] * width + part.tokens[use])
+                for part, chosen in blocks_of_run:
+                    row_numbers = np.repeat(np.arange(part.lengths.size), part.lengths)
+                    use = (part.tokens >= 0) & chosen[row_numbers]
+                    entries = np.sort(row_numbers[use] * width + part.tokens[use])
                     df += np.bincount(entries[np.diff(entries, prepend=-1) > 0] % width, minlength=width)
                 corpus.runs.set_counts(run, df)
         words, df = merge_runs(comm, corpus.runs, options.min_df, corpus.scratch)
@@ -337,9 +336,9 @@ class FewTexts:
         lengths = np.zeros(len(texts), dtype=np.int64)
         for row, values in enumerate(texts):
             begin = len(ids)
-            for field, of_field in zip(self.settings.fields, values, strict=True):
+            for field, field_values in zip(self.settings.fields, values, strict=True):
                 end = f" {field.tag}" if field.tag else ""
-                for value in of_field:
+                for value in field_values:
                     if len(ids) > begin:
                         ids.append(-1)
                     ids += (

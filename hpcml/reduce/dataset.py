@@ -33,7 +33,6 @@ class _ColumnSubset:
 
     @classmethod
     def from_features(cls, features: np.ndarray, n_features: int) -> _ColumnSubset:
-        """`features` (k): the old number of each new column."""
         new_column = np.full(n_features, -1, dtype=np.int64)
         new_column[features] = np.arange(features.size)
         return cls(new_column, features, bool((np.diff(features) > 0).all()))
@@ -118,8 +117,8 @@ def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int
         describe_matrix(file, name, dataset.n_rows, dataset.matrices[name], n, ones=True)
     if names is not None:
         write_names(file, "feature_names", names)
-    of_labels = dict.fromkeys(("label_names", "label_titles"), dataset.n_labels) | {NAMES_OF[UNKNOWN]: dataset.n_unknown}
-    for name, size in (of_labels | {"row_ids": dataset.n_rows}).items():
+    string_sizes = dict.fromkeys(("label_names", "label_titles"), dataset.n_labels) | {NAMES_OF[UNKNOWN]: dataset.n_unknown}
+    for name, size in (string_sizes | {"row_ids": dataset.n_rows}).items():
         if name in dataset.file:
             target = create_strings(file, name, size)
             for begin in range(0, size, NAME_CHUNK):

@@ -83,7 +83,7 @@ def _write(weights: SeenFeatures, features: np.ndarray, temporary: Path, output:
     """Copy all groups and datasets of the model, reduced where they are per feature."""
     model, path, width = weights.model, weights.model.path, weights.features.size + 1
     in_state = np.concatenate([[0], np.searchsorted(weights.features, features) + 1])  # keep the bias
-    of_W, new = np.unique(model.columns[features], return_inverse=True)
+    W_columns, new = np.unique(model.columns[features], return_inverse=True)
     columns, factors = np.zeros(model.n_features, np.int32), np.zeros(model.n_features, np.float32)
     columns[features], factors[features] = new, model.factors[features]
     tables = {"columns": columns, "factors": factors, FEATURES: features}
@@ -104,12 +104,11 @@ def _write(weights: SeenFeatures, features: np.ndarray, temporary: Path, output:
                 file.create_dataset(name, data=tables[name].astype(part.dtype) if name in tables else part[()])
             else:
                 is_state = name.startswith("state/") and name not in PER_LABEL and part.ndim == 2 and part.shape[1] == width
-                _copy(file, name, map_dataset(path, part), of_W if name == "W" else in_state if is_state else None)
+                _copy(file, name, map_dataset(path, part), W_columns if name == "W" else in_state if is_state else None)
             file[name].attrs.update(attributes(part))
 
 
 def _copy(file: h5py.File, name: str, values: np.ndarray, columns: np.ndarray | None) -> None:
-    """Copy an array, or some of its columns, in blocks of rows."""
     shape = values.shape if columns is None else (values.shape[0], columns.size)
     data = file.create_dataset(name, shape, values.dtype)
     step = max(1, COPIED // max(1, int(np.prod(values.shape[1:], dtype=np.int64))))

@@ -69,16 +69,16 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
 
     def check() -> tuple[Path, bool]:
         source = model_file(path)
-        of_model = kind_of(source) in ("model", "classifier")
+        is_model = kind_of(source) in ("model", "classifier")
         for target in [output] if options.like else [output, list_path]:
             check_output(target, force, [source, options.like, options.data])
         if output == list_path:
             raise ConfigError(f"{output} is both output and list; choose different names")
-        return source, of_model
+        return source, is_model
 
-    path, of_model = mpi.run_on_root(comm, f"reading {path}", check)
-    options.validate(MODEL if of_model else DATASET)
-    if of_model:
+    path, is_model = mpi.run_on_root(comm, f"reading {path}", check)
+    options.validate(MODEL if is_model else DATASET)
+    if is_model:
         selected = _select_of_model(comm, path, output, options, force)
     else:
         with mpi.agreed(comm, f"reading {path}"):
@@ -92,8 +92,8 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
             reduce_dataset(comm, dataset, features, output, force)
             if "text" in dataset.file and not can_convert_text(dataset):
                 log(
-                    f"note: rows have unit length over all words of {path}, so `hpcml convert --like {output}` is not possible; convert "
-                    f"other text with --like {path}, then use `hpcml select --like {output}`"
+                    f"note: rows have unit length over all words of {path}, so `hpcml convert --like {output}` is not possible; "
+                    f"convert other text with --like {path}, then use `hpcml select --like {output}`"
                 )
         if options.like is not None:
             return visible(f"{output}: {features.size:,} of {plural(dataset.n_features, 'feature')}, as in {options.like}")
@@ -117,7 +117,6 @@ def choose_features(by: str, scores: np.ndarray, available: np.ndarray, options:
 
 
 def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool) -> Selected:
-    """Reduce a model by extremal selection. Collective over `comm`."""
     if options.by not in (None, EFS):
         why = f"{path} is a model, which supports only efs; {options.by} needs a dataset"
         raise OptionError("by", options.by, why)
@@ -136,7 +135,6 @@ def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOp
 
 
 def _choose_of_dataset(comm: mpi.Comm, dataset: DataFile, options: SelectOptions) -> Selected:
-    """Choose the best features of a dataset. Collective over `comm`."""
     path = dataset.path
     if options.by is None:
         raise ConfigError(f"--by is missing; expected {', '.join(NAMES[:-1])} or {NAMES[-1]}")

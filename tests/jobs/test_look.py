@@ -44,7 +44,7 @@ def test_duplicates_are_the_same_on_any_number_of_ranks(standing, tmp_path):
     for n in (1, 2, 4):
         names = [tmp_path / f"{n}.{name}" for name in ("pairs.csv", "labels.csv", "json")]
         result = done(standing(n, "duplicates", data, "-o", names[0], "--csv", names[1], "--json", names[2], "--similarity", 0.6))
-        assert result.stdout.count("pairs of a similarity of at least 0.6") == 1
+        assert result.stdout.count("pairs with similarity of at least 0.6") == 1
         found.append([name.read_bytes() for name in names])
     assert found[0] == found[1] == found[2]
 
