@@ -19,7 +19,7 @@ class ConvertOptions:
     """Options of `hpcml convert`. Options that a source does not have keep their defaults."""
 
     text: Annotated[tuple[str, ...], Names, NotWith("fields")] = ()
-    """Text columns whose words are the same features in all columns (use --fields to separate the columns)."""
+    """Text columns. A word is the same feature in all of them; use --fields for separate features."""
     labels: Annotated[tuple[str, ...], Names, Or("int")] = ()
     """Columns with labels (h5ad: of obs). A list is several labels. A row whose values are all empty is unlabelled (see
     --empty-labels). synthetic text: number of labels.
@@ -39,7 +39,7 @@ class ConvertOptions:
     unlabelled and is not used for training or evaluation.
     """
     label_separator: Annotated[str | None, Only("labels")] = None
-    r"""Text between labels in one value, such as ";"; write `\;` for the separator in a label and `\` for `\`. Default: a value is
+    r"""Text between labels in one value, such as ";"; write `\;` for the separator in a label and `\\` for `\`. Default: a value is
     one label.
     """
     features: Annotated[tuple[str, ...], Names, OF_NUMBERS, Or("int")] = ()
@@ -118,7 +118,7 @@ class ConvertOptions:
     """Use the labels of a row as features, too, with names such as "Humans (heading)". Training a label excludes its own heading.
     """
     binary: Annotated[Flag, NOT_LIKE, OF_TEXT] = False
-    """Use the presence of words. Default: log(tf + 1) · idf with unit length."""
+    """Give words the value 1. Default: log(tf + 1) · idf with unit length."""
     pairs: Annotated[Flag, NOT_LIKE, OF_TEXT] = False
     """Also use pairs of adjacent words, without stop words or punctuation between them."""
     min_df: Annotated[int, Range(1), NOT_LIKE, OF_TEXT] = 1

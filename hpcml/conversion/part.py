@@ -220,7 +220,7 @@ def make_part(
     by_name = label_names is None
     names = rows.label_values.names(comm, rows.label_numbers) if by_name else [name.strip() for name in label_names]
     used = np.zeros(len(names), dtype=np.int64)
-    with mpi.agreed(comm, "dividing the rows by labels"):
+    with mpi.agreed(comm, "sorting labels"):
         if not by_name and (twice := repeated(names)) is not None:
             raise DataError(f"{task.input_name}: two labels have the name {twice!r}; rename one")
         if not by_name and "" in names:
@@ -252,7 +252,7 @@ def make_part(
     # The labels of each row as ascending columns without repetition.
     matrices = {"X": X} | {name: RowBuffer(rows.scratch) for name in labels}
     width, begin = max(1, len(column)), 0
-    with mpi.agreed(comm, "dividing the rows by labels"):
+    with mpi.agreed(comm, "sorting labels"):
         while begin < rows.labels.n_rows:
             ends = rows.labels.indptr[begin : begin + 1 + SLICE]
             ends = ends[: max(2, int(np.searchsorted(ends, ends[0] + SLICE, side="right")))]

@@ -187,7 +187,7 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
     word is frequent enough.
     """
     comm, like, dropped = task.comm, task.like, 0
-    with mpi.agreed(comm, "making rows"):
+    with mpi.agreed(comm, "computing features"):
         corpus.close_block(is_last=True)
     keys, groups = corpus.row_keys(comm)
     splits = row_splits(task, keys, groups, corpus.splits)
@@ -248,7 +248,7 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
 
     vocabulary = settings.vocabulary
     rows = RowBuffer(corpus.scratch, np.int32 if len(vocabulary) < 2**31 else np.int64, with_data=settings.idf is not None)
-    with mpi.agreed(comm, "making rows"):
+    with mpi.agreed(comm, "computing features"):
         for block in counted:
             rows.append(*weigh_terms(settings, block))
     about: dict[str, Any] = {"n_features": len(vocabulary), "feature_names": vocabulary, "text": settings, "dropped": dropped}
