@@ -41,7 +41,7 @@ class Case(NamedTuple):
 
 
 def between(records, separator):
-    """The records with a separator behind each but the last."""
+    """Yield the records with separators between them."""
     for number, one in enumerate(records):
         yield one
         yield separator if number + 1 < len(records) else separator.strip(",")

@@ -18,18 +18,18 @@ from support.make import by_one_rank
 
 
 def options_of(source, given):
-    """The options of a conversion; TypeError for those that the source does not have."""
+    """Return the options of a conversion. Raises TypeError for options that the source does not have."""
     return ConvertOptions(**vars(options_class(find_source(source).options)(**given)))
 
 
 def converted(source, inputs, output, told=False, **options):
-    """The report of a conversion, which replaces what is there; `told`: with what it prints."""
+    """Convert on this rank, replacing the output; return the report. `told`: print the log."""
     inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     return convert(mpi.self_comm(), source, inputs, output, options_of(source, options), True, Log(0 if told else 1))
 
 
 def convert_on(comm, source, inputs, output, **options):
-    """Collective over `comm`. The report of a conversion, which refuses to replace what is there."""
+    """Convert without replacing the output; return the report. Collective over `comm`."""
     return convert(comm, source, inputs, output, options_of(source, options), False, Log(1))
 
 
@@ -58,7 +58,7 @@ def matrix(path, name="X"):
 
 
 def strings(path, name):
-    """The strings of a file; None where it has none of that name."""
+    """Return a list of strings of a file, or None."""
     with h5py.File(path) as file:
         return file[name].asstr()[:].tolist() if name in file else None
 

@@ -18,7 +18,7 @@ def record(
     version=' Version="1"',
     **attrs,
 ):
-    """A PubmedArticle; `abstract` is what stands in <Abstract>, "" for none."""
+    """A PubmedArticle; `abstract` is the content of <Abstract>, "" for none."""
     mesh = HEADS.format(pmid % 7 + 1) if mesh is None else mesh
     method = "".join(f' {name}="{value}"' for name, value in attrs.items())
     issue = DATE.format(date) if date is not None else ""

@@ -76,7 +76,7 @@ def test_attributes(line, name, kind, values):
     ],
 )
 def test_rows(line, values):
-    """A 0 stands for what a sparse row leaves out, None for a row that is refused."""
+    """0: a value omitted from a sparse row; None: the row is refused."""
     if values is None:
         with pytest.raises(ValueError):
             parse_row(line, 3)

@@ -28,7 +28,7 @@ DOCUMENTS = st.lists(
 
 @pytest.fixture(scope="module", params=sorted(KINDS))
 def known(request, tmp_path_factory):
-    """A dataset, its folder, and what makes rows like its own."""
+    """A dataset, its folder, and its FewTexts."""
     folder = tmp_path_factory.mktemp("known")
     rng = np.random.default_rng(3)
     documents = [

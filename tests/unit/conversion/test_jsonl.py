@@ -62,7 +62,7 @@ def test_ids_labels_and_splits(tmp_path):
         {"id": "", "text": "c", "labels": ["x"]},
     ]
     report, output = make(tmp_path, "\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines))
-    assert strings(output, "row_ids") == ["first", "3", "5", "7"]  # those without id get their line's number
+    assert strings(output, "row_ids") == ["first", "3", "5", "7"]  # rows without an id are named by line
     assert strings(output, "label_names") == ["x", "y", "Ä"]
     assert label_sets(output) == [["x", "y"], [], ["Ä"], ["x"]]
     with h5py.File(output) as file:

@@ -12,7 +12,7 @@ from support.formats import convert_table
 import hpcml
 from hpcml.conversion.labels import indicator_values, missing_names, number_name, similar_names
 
-X = [2.5, 0.5, 7.0, 1.5]  # no row number
+X = [2.5, 0.5, 7.0, 1.5]  # not a row number
 FORMATS = ["csv", "tsv", "parquet", "h5ad", "npz", "arff", "frame", "sparse"]
 
 

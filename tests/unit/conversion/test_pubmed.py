@@ -82,14 +82,14 @@ def rows_of(path):
 
 
 def values(each):
-    """The features of a record whose fields are taken whole."""
+    """Return the features of a record with whole fields."""
     found = {f"{value} A" for value in each["abstract"]}
     found |= {f"{each[name]} {tag}" for name, tag in (("title", "T"), ("journal", "J")) if each[name]}
     return found | ({f"{each['year']} Y"} if each["year"] else set())
 
 
 def check_rows(path, expected):
-    """A dataset made with each value of a field taken whole is what the independent reader says."""
+    """Compare a dataset with whole fields with the independent reader."""
     found = rows_of(path)
     assert list(found) == [each["pmid"] for each in expected]
     in_training = set().union(*(values(each) for each in expected if each["headings"] and each["indexing"] != "Automated"))

@@ -102,7 +102,7 @@ def grouped():
 
 
 def write_grouped(tmp_path, source):
-    """The input and the options of a source whose rows have groups of four."""
+    """Write rows in groups of four; return the input and the options."""
     documents, path = grouped(), tmp_path / f"grouped.{source}"
     frame = pd.DataFrame([{"text": d["text"], "label": d["labels"][0], "work": d["work"], "x": n} for n, d in enumerate(documents)])
     of_table = {"text": ["text"], "labels": ["label"], "group": "work"}

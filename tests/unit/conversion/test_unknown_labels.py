@@ -23,7 +23,7 @@ KNOWN = [["a"], ["b"], ["a", "b"], ["b"], []]
 
 
 def rows_of(path):
-    """The label sets of the rows, and those of labels that are not known."""
+    """Return the known and the unknown labels of each row."""
     with h5py.File(path) as file:
         assert all(file[name].attrs["encoding-type"] == "csr_matrix" for name in ("Y", "unknown_labels") if name in file)
     return label_sets(path), label_sets(path, "unknown_labels", "unknown_label_names")
@@ -59,7 +59,7 @@ def table(folder, stem, sets):
 
 
 def matrix(folder, stem, sets):
-    """A matrix whose names have one more that no row has."""
+    """A label matrix with one label without rows."""
     names = sorted({label for labels in sets for label in labels} | {"nobody"})
     Y = np.array([[name in labels for name in names] for labels in sets], dtype=np.float32)
     np.savez(folder / f"{stem}.npz", X=np.ones((len(sets), 2)), Y=Y, label_names=np.array(names))
@@ -91,7 +91,7 @@ SOURCES = {
 def test_every_source_stores_unknown_labels(tmp_path, source):
     make = SOURCES[source]
     like = make(tmp_path, "like", KNOWN)
-    assert rows_of(like) == (KNOWN, None)  # such a file has the bytes that it had
+    assert rows_of(like) == (KNOWN, None)
     found, unknown = rows_of(make(tmp_path, "kept", SETS, like=like))
     assert found == [["b"], ["a"], ["b"], [], []]
     assert unknown == [["x"], [], ["x", "y"], [], ["y"]]

@@ -106,7 +106,7 @@ def documents(n, seed=1):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Folder; datasets of labelled documents, and of these with others between them that nobody labelled, which look like `sea`."""
+    """A folder, and datasets of labelled documents without and with unlabelled documents that look like `sea`."""
     folder = tmp_path_factory.mktemp("unlabelled")
     plain = list(documents(150))
     mixed = [

@@ -38,7 +38,7 @@ def run(path, output, force=False, **options):
 
 
 def sparse_data(seed=3, n_rows=120, n_features=30, n_labels=6):
-    """X ≥ 0 with some stored zeros and features that no row has, Y that depends on some of X."""
+    """Return X ≥ 0 with stored zeros and empty features, and Y, which depends on X."""
     X, Y = random_data(seed, n_rows, n_features, n_labels)
     X.data = np.abs(X.data)
     X = X.multiply(np.arange(n_features) % 9 != 8).tocsr()
