@@ -204,10 +204,10 @@ def test_tables_of_numbers(tmp_path):
     frame.loc[3, "b"] = np.nan
     with pytest.raises(DataError, match=r"the frame: row 3: column 'b': missing number"):
         loaded.predict(frame)
-    with pytest.raises(ConfigError, match="was not trained on texts"):
+    with pytest.raises(ConfigError, match="was not trained on text"):
         loaded.predict(["a text"])
     (tmp_path / "new.jsonl").write_text('{"text": "a"}\n')
-    with pytest.raises(ConfigError, match="was not trained on texts"):
+    with pytest.raises(ConfigError, match="was not trained on text"):
         hpcml.predict(run, tmp_path / "new.jsonl", tmp_path / "out.csv")
 
 
