@@ -32,7 +32,7 @@ from hpcml.model.linear import Model as Model
 from hpcml.model.naive_bayes import KernelNB as KernelNB
 from hpcml.model.open import open_model as open_model
 from hpcml.mpi import Comm
-from hpcml.near_duplicates.report import Duplicates
+from hpcml.near_duplicates.search import Duplicates
 from hpcml.prediction.loaded import LoadedModel as LoadedModel
 from hpcml.prediction.loaded import ScoredLabel as ScoredLabel
 from hpcml.prediction.loaded import load as load
@@ -244,7 +244,7 @@ def convert(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> ConvertReport:
-    """A folder of text files, whose folders are labels."""
+    """A folder of text files; folders are labels."""
 
 @overload
 def convert(
@@ -459,7 +459,7 @@ def convert(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> ConvertReport:
-    """Matrices of NumPy and SciPy, labels there or in a second file."""
+    """Matrices of NumPy and SciPy, labels in the same or a second file."""
 
 @overload
 def convert(
@@ -550,7 +550,7 @@ def convert(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> ConvertReport:
-    """Rows made by a formula: checkerboard, circle, gaussians, sine, text."""
+    """Synthetic rows: checkerboard, circle, gaussians, sine, text."""
 
 def cross_validate(
     methods: str | Iterable[str],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session, make_function
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.sources import SOURCES, options_class, source_named
+from hpcml.conversion.sources import SOURCES, find_source, options_class
 from hpcml.options import Flag
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Convert(Operation["ConvertReport"]):
     @classmethod
     def options_for(cls, values: Mapping[str, Any]) -> tuple[type, str]:
         """Return the class of the options of the source, and the command that lists them. Raises ConfigError."""
-        return options_class(source_named(values["source"]).options), f"convert {values['source']}"
+        return options_class(find_source(values["source"]).options), f"convert {values['source']}"
 
     def execute(self, session: Session) -> ConvertReport:
         """The report as a text. Collective over the session."""

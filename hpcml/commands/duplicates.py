@@ -10,7 +10,7 @@ from hpcml.log import joined
 from hpcml.options import Flag, Only, Range
 
 if TYPE_CHECKING:
-    from hpcml.near_duplicates.report import Duplicates
+    from hpcml.near_duplicates.search import Duplicates
 
 
 @dataclass(frozen=True)

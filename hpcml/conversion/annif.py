@@ -1,11 +1,10 @@
-"""Annif's document corpora: lines of short texts, or folders of full texts, and their subjects.
+"""Annif document corpora: lines of short texts or folders of full texts, with their subjects.
 
-All inputs are one corpus, in the order given. Each rank reads consecutive documents of it, about as
-many bytes as others. The forms are those of Annif 1.4 (annif/corpus, annif/schemas/document.json). A
-damaged document, which Annif passes over with a warning, is an error.
+All inputs form one corpus, in the given order. Each rank reads consecutive documents of about equal total size. The formats are
+those of Annif 1.4 (annif/corpus, annif/schemas/document.json). A damaged document, which Annif skips with a warning, is an error.
 
-A vocabulary is TSV: `<URI> TAB label [TAB notation]`, in one language; or CSV: the columns uri, label_XX for each language XX, and
-notation. A subject without any label is deprecated: no document has it.
+A vocabulary is TSV, `<URI> TAB label [TAB notation]` in one language, or CSV with the columns uri, label_XX for each language XX,
+and notation. A subject without a label in any language is deprecated and removed from documents.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion, lines_of, reading
 from hpcml.conversion.csv_file import Dialect, Segment, divide, read_header, read_rows
 from hpcml.conversion.folder import read_text
-from hpcml.conversion.jsonl import SOME_KEYS, check_fields, loaded, string_of, values_of
+from hpcml.conversion.jsonl import MAX_KEYS, check_fields, check_string, parse_json, read_field_values
 from hpcml.conversion.part import Part
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.errors import ConfigError, DataError, OptionError, nearest
@@ -28,16 +27,16 @@ from hpcml.files.opening import decoded
 from hpcml.log import is_unicode, named, plural
 from hpcml.partition import bounds_in_items
 
-DOCUMENTS = (".txt", ".json")  # endings of files that are one document each
-SUBJECT_FILES = (".tsv", ".key")  # beside a text, the first that there is
+DOCUMENTS = (".txt", ".json")  # endings of files with one document each
+SUBJECT_FILES = (".tsv", ".key")  # of a text file; the first existing one is read
 UTF_8 = "utf-8"
-LABEL = "label_"  # how the names of columns of labels of a vocabulary begin
+LABEL = "label_"  # prefix of the label columns of a vocabulary
 DIALECT = Dialect()
-TEXT, SUBJECTS, NAME = "text", "subject_uris", "document_id"  # columns of CSV; the others are metadata
+TEXT, SUBJECTS, NAME = "text", "subject_uris", "document_id"  # CSV columns; other columns are metadata
 
 
 class AnnifDocument(NamedTuple):
-    """Its subjects are (URI, label), one of which may be ""; `metadata` holds other fields."""
+    """A document; subjects are (URI, label), one of which may be ""."""
 
     text: str
     subjects: list[tuple[str, str]]
@@ -45,10 +44,10 @@ class AnnifDocument(NamedTuple):
     name: str = ""
 
 
-def document(value: object) -> AnnifDocument:
-    """Return the document of {"text", "metadata", "subjects", "document_id"}. Raises ValueError."""
+def parse_annif_document(value: object) -> AnnifDocument:
+    """Return the document in {"text", "metadata", "subjects", "document_id"}. Raises ValueError."""
     if not isinstance(value, dict):
-        raise ValueError("no object, but expected one with the key text or metadata")
+        raise ValueError("expected an object with the key text or metadata")
     if "text" not in value and "metadata" not in value:
         raise ValueError("neither text nor metadata; expected at least one of them")
     metadata = value.get("metadata", {})
@@ -57,68 +56,66 @@ def document(value: object) -> AnnifDocument:
     subjects = value.get("subjects", [])
     if not isinstance(subjects, list):
         raise ValueError('subjects must be a list of {"uri": …} or {"label": …}')
-    found = []
+    pairs = []
     for subject in subjects:
         if not isinstance(subject, dict) or not (subject.get("uri") or subject.get("label")):
             raise ValueError('a subject must be {"uri": …} or {"label": …}')
-        found.append((_string(subject, "uri"), _string(subject, "label")))
-    return AnnifDocument(_string(value, "text"), found, metadata, _string(value, "document_id"))
+        pairs.append((_string(subject, "uri"), _string(subject, "label")))
+    return AnnifDocument(_string(value, "text"), pairs, metadata, _string(value, "document_id"))
 
 
 def _string(value: dict[str, Any], key: str) -> str:
-    """The string of a key, "" without it. Raises ValueError."""
-    found = value.get(key, "")
-    if not isinstance(found, str):
+    text = value.get(key, "")
+    if not isinstance(text, str):
         raise ValueError(f"{key} must be a string")
-    return found
+    return text
 
 
-def of_key_file(text: str) -> list[tuple[str, str]]:
-    """The subjects beside a text (.key, .tsv): a label, or `<URI> TAB label`, on each line."""
-    found = []
+def parse_key_file(text: str) -> list[tuple[str, str]]:
+    """Return the subjects in a .key or .tsv file: a label or `<URI> TAB label` per line."""
+    subjects = []
     for line in text.splitlines():
         values = [value.strip() for value in line.split("\t")]
         uri, label = "", ""
         for value in values:
             if value.startswith("<") and value.endswith(">"):
-                uri = bare(value)
+                uri = strip_brackets(value)
             elif value:
                 label = value
                 break
         if uri or label:
-            found.append((uri, label))
-    return found
+            subjects.append((uri, label))
+    return subjects
 
 
-def bare(uri: str) -> str:
-    """A URI without the angle brackets around it, if there are any."""
+def strip_brackets(uri: str) -> str:
+    """Return a URI without angle brackets around it."""
     return uri[1:-1] if uri.startswith("<") and uri.endswith(">") else uri
 
 
 def read_subjects(path: Path, language: str | None, max_line: int) -> tuple[dict[str, str], dict[str, str]]:
-    """Return a file's labels by URI, and URIs by label, the last of two. Local; raises ConfigError, DataError."""
+    """Return a vocabulary's labels by URI, and URIs by label (the last of equal labels). Local; raises ConfigError, DataError."""
     titles, uris = dict[str, str](), dict[str, str]()
     for number, uri, label in _subject_lines(path, language, max_line):
         if not uri or "\0" in uri + label or not is_unicode(uri + label):
-            raise DataError(f"{path}: line {number}: {uri!r} is no URI that can be stored; expected <URI> and a label")
+            raise DataError(f"{path}: line {number}: {uri!r} is not a valid URI; expected <URI> and a label")
         if label:
             titles[uri], uris[label] = label, uri
         else:
             titles.pop(uri, None)
     if not titles:
-        raise DataError(f"{path}: no subject with a label; expected lines <URI>, a tab, and the label")
+        raise DataError(f"{path}: no subject with a label; expected lines of <URI>, a tab, and the label")
     return titles, uris
 
 
 def _subject_lines(path: Path, language: str | None, max_line: int) -> Iterator[tuple[int, str, str]]:
-    """Yield (number of the line, URI, label or ""). Raises ConfigError, DataError."""
     if ".csv" not in map(str.lower, Path(plain_name(path)).suffixes[-2:]):
         if language is not None:
-            raise OptionError("language", language, f"{path} has one language; remove it")
+            raise OptionError("language", language, f"a TSV vocabulary ({path}) has one language; remove it")
         for number, line in read_lines(path, max_line):
             if line.strip():
                 uri, label, *_ = [*line.strip().split("\t", 2), ""]
-                yield number, bare(uri), label
+                yield number, strip_brackets(uri), label
         return
     table = read_header(path, DIALECT, max_line)
     languages = [name.removeprefix(LABEL) for name in table.names if name.startswith(LABEL)]
@@ -127,42 +124,43 @@ def _subject_lines(path: Path, language: str | None, max_line: int) -> Iterator[
     if language is None and len(languages) > 1:
         raise ConfigError(f"{path}: labels in {', '.join(languages)}; choose one with --language")
     if language is not None and language not in languages:
-        raise OptionError("language", language, f"{path} has no labels in it; {nearest(language, languages)}")
+        raise OptionError("language", language, f"{path} has no labels in this language; {nearest(language, languages)}")
     all_rows = Segment(path, table.begin, plain_size(path), table.lines)
     for _, number, values in read_rows(all_rows, table.names, DIALECT, max_line):
         if isinstance(values, DataError):
             raise values
         row = dict(zip(table.names, values, strict=True))
-        uri, label = bare(row["uri"]), row[LABEL + (language or languages[0])]
-        if not label and any(row[LABEL + each] for each in languages):  # in use, without a label in this language
+        uri, label = strip_brackets(row["uri"]), row[LABEL + (language or languages[0])]
+        if not label and any(row[LABEL + each] for each in languages):  # in use, but without a label in this language
             label = uri
         yield number, uri, label
 
 
 class Piece(NamedTuple):
-    """The lines or rows of a file that one rank reads, or a whole document."""
+    """The part of a file that one rank reads."""
 
     kind: str  # .tsv, .jsonl, .csv, .txt, .json
     segment: Segment
-    names: Sequence[str] = ()  # of a CSV file, its columns
+    names: Sequence[str] = ()  # columns of a CSV file
 
 
 def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[list[Piece]]:
     """Return the pieces that each rank reads. Local; raises DataError, and as `open_plain`.
 
-    The ending says the kind of a file, as for Annif: .csv, .jsonl, else .tsv. The files of a folder are taken by name, texts first.
+    The ending gives the kind of a file, as in Annif: .csv, .jsonl, otherwise .tsv. Files of a folder are sorted by name, texts
+    first.
     """
     files: list[tuple[str, Path, int]] = []  # kind, path, bytes
     for path in inputs:
         if path.is_dir():
-            found = [file for file in path.iterdir() if not file.name.startswith(".") and file.suffix in DOCUMENTS]
-            if not found:
+            documents = [file for file in path.iterdir() if not file.name.startswith(".") and file.suffix in DOCUMENTS]
+            if not documents:
                 raise DataError(f"{path}: no documents; expected .txt files, with a .tsv or .key file for each, or .json files")
-            for file in found:
+            for file in documents:
                 if not is_unicode(file.name):
-                    raise DataError(f"{path}: a file has the name {named(file.name)!r}, which is not UTF-8; rename it")
-            found.sort(key=lambda file: (DOCUMENTS.index(file.suffix), file))
-            files += [(file.suffix, file, file.stat().st_size + 1) for file in found]
+                    raise DataError(f"{path}: the file name {named(file.name)!r} is not UTF-8; rename it")
+            documents.sort(key=lambda file: (DOCUMENTS.index(file.suffix), file))
+            files += [(file.suffix, file, file.stat().st_size + 1) for file in documents]
             continue
         ending = Path(plain_name(path)).suffix.lower()
         size = plain_size(path)
@@ -185,18 +183,20 @@ def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[l
     return parts
 
 
-def documents_of(piece: Piece, task: Conversion) -> Iterator[tuple[object, AnnifDocument]]:
-    """Yield (place for messages, document), without bad ones. Raises DataError, OSError."""
+def read_documents(piece: Piece, task: Conversion) -> Iterator[tuple[object, AnnifDocument]]:
+    """Yield (location, document), without bad documents. Raises DataError, OSError."""
     path, begin, end, _ = piece.segment
     if piece.kind in DOCUMENTS:
         with task.bad.at(path):
             text = read_text(path, UTF_8, task.max_line)
-            beside = next((file for ending in SUBJECT_FILES if (file := path.with_suffix(ending)).exists()), None)
+            subject_file = next((file for ending in SUBJECT_FILES if (file := path.with_suffix(ending)).exists()), None)
             if piece.kind == ".json":
-                found = document(loaded(text.encode(), ""))
+                document = parse_annif_document(parse_json(text.encode(), ""))
             else:
-                found = AnnifDocument(text, of_key_file(read_text(beside, UTF_8, task.max_line)) if beside else [], {})
-            yield path, found if found.name else found._replace(name=path.name)
+                document = AnnifDocument(
+                    text, parse_key_file(read_text(subject_file, UTF_8, task.max_line)) if subject_file else [], {}
+                )
+            yield path, document if document.name else document._replace(name=path.name)
     elif piece.kind == ".csv":
         for _, number, values in read_rows(piece.segment, piece.names, DIALECT, task.max_line):
             with task.bad.at(f"{path}: line {number}"):
@@ -205,57 +205,59 @@ def documents_of(piece: Piece, task: Conversion) -> Iterator[tuple[object, Annif
                 if not is_unicode("".join(values)):
                     raise ValueError("a value is not UTF-8; save the file as UTF-8")
                 row = dict(zip(piece.names, values, strict=True))
-                subjects = [(bare(uri), "") for uri in row.pop(SUBJECTS, "").split()]
+                subjects = [(strip_brackets(uri), "") for uri in row.pop(SUBJECTS, "").split()]
                 yield f"{path}: line {number}", AnnifDocument(row.pop(TEXT, ""), subjects, row, row.pop(NAME, ""))
     else:
-        for place, line in lines_of(task, path, begin, end):
+        for location, line in lines_of(task, path, begin, end):
             if line.isspace():
                 continue
-            with task.bad.at(place):
+            with task.bad.at(location):
                 if piece.kind == ".jsonl":
-                    found = document(loaded(line, ""))
+                    document = parse_annif_document(parse_json(line, ""))
                 else:
                     text, _, uris = decoded(line).partition("\t")
-                    found = AnnifDocument(text, [(bare(uri), "") for uri in uris.split()], {})
-                yield place, found
+                    document = AnnifDocument(text, [(strip_brackets(uri), "") for uri in uris.split()], {})
+                yield location, document
 
 
 def read_annif(task: Conversion) -> Part:
-    """Collective. Read this rank's documents. Raises ConfigError, DataError."""
+    """Read this rank's documents. Collective. Raises ConfigError, DataError."""
     options, comm = task.options, task.comm
     titles, uris, path = dict[str, str](), dict[str, str](), options.vocabulary
     if path is not None:
         titles, uris = mpi.run_on_root(comm, f"reading {path}", lambda: read_subjects(path, options.language, task.max_line))
     corpus = Corpus(task)
-    parts = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: divide_inputs(task.inputs, comm.size, task.max_line))
+    parts = mpi.run_on_root(task.comm, f"reading {task.input_name}", lambda: divide_inputs(task.inputs, comm.size, task.max_line))
     n_left_out, n_unknown = 0, 0
     with reading(task):
-        for place, document in (each for piece in parts[comm.rank] for each in documents_of(piece, task)):
-            with task.bad.at(place):
+        for location, document in (each for piece in parts[comm.rank] for each in read_documents(piece, task)):
+            with task.bad.at(location):
                 if path is None:
-                    found = [string_of(uri or label, "a subject") for uri, label in document.subjects]
+                    subjects = [check_string(uri or label, "a subject") for uri, label in document.subjects]
                 else:
-                    found = []
+                    subjects = []
                     for uri, label in document.subjects:
-                        found.append((uri if uri in titles else "") if uri else uris.get(label, ""))
-                labels = [label for label in found if label]
+                        subjects.append((uri if uri in titles else "") if uri else uris.get(label, ""))
+                labels = [label for label in subjects if label]
                 n_unknown += len(document.subjects) - len(labels)
                 if not labels and not options.unindexed:
                     n_left_out += 1
                     continue
                 content = {"text": document.text, **document.metadata}
-                values = [values_of(content.get(field.name), field) for field in corpus.fields]
-                if len(corpus.keys) < SOME_KEYS:
-                    corpus.keys.update(content)
-                group = "" if options.group is None else string_of(content.get(options.group), options.group)
-                corpus.add(string_of(document.name, "document_id"), values, labels if document.subjects else None, "", group=group)
+                values = [read_field_values(content.get(field.name), field) for field in corpus.fields]
+                if len(corpus.keys_seen) < MAX_KEYS:
+                    corpus.keys_seen.update(content)
+                group = "" if options.group is None else check_string(content.get(options.group), options.group)
+                corpus.add(
+                    check_string(document.name, "document_id"), values, labels if document.subjects else None, "", group=group
+                )
     _, (left_out, unknown) = mpi.exclusive_sum(comm, [n_left_out, n_unknown])
     check_fields(task, corpus)
     if left_out:
-        task.log(f"left out: {plural(left_out, 'document')} without subjects (--unindexed keeps them)")
+        task.log(f"skipped: {plural(left_out, 'document')} without subjects (use --unindexed to keep them)")
     if unknown:
-        task.log(f"warning: left out: {plural(unknown, 'entry', 'entries')} of subjects that {options.vocabulary} does not have")
-    task.log.detail(f"{task.what}: read; making rows")
+        task.log(f"warning: skipped: {plural(unknown, 'entry', 'entries')} of subjects that are not in {options.vocabulary}")
+    task.log.detail(f"{task.input_name}: all documents read; computing features")
     part = vectorise(task, corpus)
     if path is not None:
         part.label_titles = [titles.get(name, "") for name in part.labels["Y"]]

@@ -1,4 +1,4 @@
-"""A conversion under way: its inputs and options, what it uses of another dataset (--like), lines and names in its files."""
+"""One conversion: its inputs and options, what it takes from the --like dataset, and helpers to read lines and names."""
 
 from __future__ import annotations
 
@@ -24,177 +24,180 @@ from hpcml.model.raw_input import RawInput
 from hpcml.partition import bounds_by_weight, offsets, share_of
 
 LONGEST_NAME = 1 << 16  # bytes
-PAIR = "the old and the new name of a label, with a tab between"
+PAIR = "the old and the new name of a label, separated by a tab"
 
 
 @dataclass
 class Like:
-    """The parts of another dataset, or of a model, that a conversion uses again."""
+    """The parts of the --like dataset or model that a conversion uses."""
 
     path: Path
     n_features: int
     label_names: list[str]
-    text: TextSettings | None  # None: it was not made from text
+    text: TextSettings | None  # None for numbers
     feature_names: list[str] | None
     label_titles: list[str] | None
-    new_labels: bool  # labels that it lacks become labels, too
-    renamed: dict[str, str] = field(default_factory=dict)  # the old names of labels -> those that they have in `label_names`
+    new_labels: bool  # whether labels missing from it are added
+    renamed: dict[str, str] = field(default_factory=dict)  # old label name -> name in `label_names`
 
     def titles(self, size: int) -> list[str] | None:
-        """The titles of so many labels, of which the first are its own; None without any."""
+        """Return the titles of the first `size` labels ("" for added labels), or None if the file has no titles."""
         return None if self.label_titles is None else self.label_titles + [""] * (size - len(self.label_titles))
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """A conversion under way; messages call what it reads `what`.
-
-    `made` is the name of rows that are made by a formula ("" for others). `is_text` None: rows may
-    be text or numbers, whichever the --like file was made from.
-    """
+    """One conversion. `is_text` None: the --like file decides."""
 
     comm: mpi.Comm
     source: str
     inputs: Sequence[Path]
     options: ConvertOptions
     log: Log
-    what: object
+    input_name: object  # used in messages
     is_text: bool | None
-    made: str = ""
+    generator: str = ""  # of synthetic rows
     like: Like | None = None
-    max_line: int = LINE_MIB << 20  # the longest line in bytes
-    scratch: Path = Path()  # a folder for files without a name
+    max_line: int = LINE_MIB << 20  # bytes
+    scratch: Path = Path()  # folder for temporary files
     bad: BadRecords = field(default_factory=BadRecords)
 
     def share(self, n: int) -> tuple[int, int]:
-        """This rank's even share of so many rows: begin, end."""
+        """Return this rank's even share of n rows: begin, end."""
         return share_of(n, self.comm.rank, self.comm.size)
 
     def share_by_weight(self, weights: Sequence[int]) -> tuple[int, int]:
-        """This rank's share of consecutive items: begin, end."""
+        """Return this rank's range of consecutive items of about equal total weight: begin, end."""
         begin, end = bounds_by_weight(offsets(weights), self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
         return begin, end
 
 
 @contextmanager
 def reading(task: Conversion) -> Iterator[None]:
-    """Read records in the body, on each rank its own, then agree about `task.bad`. Collective, but not its body.
-
-    Raises DataError, and as `mpi.agreed`.
-    """
+    """Read records in the body; afterwards all ranks agree on bad records and errors. Collective, except for the body."""
     fatal: DataError | OptionError | None = None
-    with mpi.agreed(task.comm, f"reading {task.what}"):
+    with mpi.agreed(task.comm, f"reading {task.input_name}"):
         try:
             yield
         except EnoughBadRecords:
             pass
         except (DataError, OptionError) as error:
             fatal = error
-    task.bad.conclude(task.comm, task.what, fatal, task.log)
+    task.bad.conclude(task.comm, task.input_name, fatal, task.log)
 
 
 @dataclass
 class Block:
-    """Lines of a file from byte `offset` on."""
+    """Lines of a file that begin at byte `offset`."""
 
     path: Path
     offset: int
 
     @cached_property
     def n_above(self) -> int:
-        """The number of lines above it."""
+        """Return the number of lines before the block."""
         return lines_before(self.path, self.offset)
 
 
-class Place(NamedTuple):
-    """A line: of a block, and of this rank's lines; both from 0."""
+class LineLocation(NamedTuple):
+    """A line: its number in the block and among this rank's lines, both from 0."""
 
     block: Block
     in_block: int
-    of_rank: int
+    on_rank: int
 
     def __str__(self) -> str:
         return f"{self.block.path}: line {self.block.n_above + self.in_block + 1}"
 
 
-def lines_of(task: Conversion, path: Path, begin: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[Place, bytes]]:
-    """The lines that start in bytes begin..end of a file. Raises DataError, OSError."""
-    of_rank = 0
+def lines_of(
+    task: Conversion, path: Path, begin: int, end: int, block_bytes: int = BLOCK_BYTES
+) -> Iterator[tuple[LineLocation, bytes]]:
+    """Yield the lines that start in bytes begin..end, with their locations."""
+    on_rank = 0
     for offset, lines in line_blocks(path, begin, end, block_bytes, task.max_line):
         block = Block(path, offset)
         for in_block, line in enumerate(BytesIO(lines)):
-            yield Place(block, in_block, of_rank), line
-            of_rank += 1
+            yield LineLocation(block, in_block, on_rank), line
+            on_rank += 1
 
 
 @contextmanager
-def placed(place: object) -> Iterator[None]:
-    """What is wrong, a ValueError, becomes a DataError that names the place."""
+def error_location(location: object) -> Iterator[None]:
+    """Turn a ValueError into a DataError that names the location."""
     try:
         yield
     except ValueError as error:
-        raise DataError(f"{place}: {error}") from None
+        raise DataError(f"{location}: {error}") from None
+
+
+@contextmanager
+def damage_errors(path: Path, errors: tuple[type[Exception], ...], problem: str) -> Iterator[None]:
+    """Turn errors of a library about a damaged file into a DataError. Errors of the operating system are raised unchanged."""
+    try:
+        yield
+    except DataError:
+        raise
+    except errors as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise DataError(f"{path}: {problem} ({reason or type(error).__name__}); download or create it again") from None
 
 
 def read_like(path: Path, task: Conversion) -> Like:
-    """Return what a conversion takes from a dataset, or from a model or its run. Local; raises ConfigError or DataError."""
+    """Read the --like dataset, model or run folder. Local."""
     if path.is_dir() or kind_of(path) in ("model", "classifier"):
         model = open_model(path)
         labels, titles, n_features = model.label_names, model.label_titles, model.n_features
-        found = require_raw_input(model)
+        raw_input = require_raw_input(model)
     else:
         with DataFile(path) as dataset:
             labels, titles, n_features = dataset.label_names(), dataset.label_titles(), dataset.n_features
-            found = RawInput.of_dataset(dataset)
-    if task.is_text not in (None, found.is_text):
-        made = "text" if found.is_text else "numbers, not from text"
-        raise ConfigError(
-            f"--like {path}: was made from {made}, so {task.source} cannot use its features; expected a file from {task.source}"
-        )
-    settings, names = (TextSettings.of(found, path), None) if found.is_text else (None, found.names)
+            raw_input = RawInput.of_dataset(dataset)
+    if task.is_text not in (None, raw_input.is_text):
+        kind = "text" if raw_input.is_text else "numbers, not from text"
+        raise ConfigError(f"--like {path}: was made from {kind}; {task.source} cannot use its features")
+    settings, names = (TextSettings.of(raw_input, path), None) if raw_input.is_text else (None, raw_input.names)
     renamed = read_renames(task.options.renamed, labels, path)
     labels = [renamed.get(name, name) for name in labels]
     return Like(path, n_features, labels, settings, names, titles, task.options.new_labels, renamed)
 
 
 def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> dict[str, str]:
-    """The new names of labels of `like` by the old ones. Local.
-
-    Raises ConfigError unless every old name is known, every new one is not, and no name stands
-    there twice; DataError for a file that cannot be read.
-    """
+    """Return old -> new label names of --renamed. Local; raises ConfigError for unknown, existing or repeated names."""
     pairs: dict[str, str] = {}
-    there, taken = set(known), set[str]()
-    for where, text, sign, expected in [line for value in renamed for line in _lines_of(value)]:
-        names = [part.strip() for part in text.split(sign)]
+    known_names, new_names = set(known), set[str]()
+    for where, text, separator, expected in [line for value in renamed for line in _lines_of(value)]:
+        names = [part.strip() for part in text.split(separator)]
         if len(names) != 2 or not all(names):
             raise ConfigError(f"{where}: expected {expected}")
         old, new = names
-        if old in pairs or old in taken or new in pairs or new in taken:
-            twice = old if old in pairs or old in taken else new
-            raise ConfigError(f"{where}: {twice!r} stands in two renames; say for each label once what it was and what it is now")
-        if old not in there:
+        if old in pairs or old in new_names or new in pairs or new in new_names:
+            twice = old if old in pairs or old in new_names else new
+            raise ConfigError(f"{where}: {twice!r} is in two renames; rename each label once")
+        if old not in known_names:
             raise ConfigError(f"{where}: {like} has no label {old!r}; {nearest(old, list(known), 'hpcml info')}")
-        if new in there:
-            raise ConfigError(f"{where}: {like} has a label {new!r} already; leave it out, and give the documents this label")
+        if new in known_names:
+            raise ConfigError(f"{where}: {like} already has a label {new!r}; remove the rename and use this label in the input")
         pairs[old] = new
-        taken.add(new)
+        new_names.add(new)
     return pairs
 
 
 def _lines_of(value: str) -> list[tuple[str, str, str, str]]:
-    """(where, text, sign between the names, what is expected) of each rename in a value of --renamed."""
+    """Return (location, text, separator, expected form) of each rename in one value of --renamed."""
     if "=" in value:
         return [(f"--renamed {value}", value, "=", "OLD=NEW, or a file for names with =")]
     lines = enumerate(read_small(Path(value)).splitlines(), 1)
-    found = [(f"{value}: line {number}", line, "\t", PAIR) for number, line in lines if line.strip()]
-    if not found:
-        raise DataError(f"{value}: no names; expected on each line {PAIR}")
-    return found
+    renames = [(f"{value}: line {number}", line, "\t", PAIR) for number, line in lines if line.strip()]
+    if not renames:
+        raise DataError(f"{value}: no names; expected one rename per line: {PAIR}")
+    return renames
 
 
 def read_names(comm: mpi.Comm, path: Path | None, size: int, what: str) -> list[str] | None:
-    """Return the `size` names in a file, one a line; None without a file. Collective over `comm`; raises DataError."""
+    """Read `size` names, one per line; None without a file. Collective over `comm`."""
     if path is None:
         return None
 
@@ -203,17 +206,17 @@ def read_names(comm: mpi.Comm, path: Path | None, size: int, what: str) -> list[
         for number, line in read_lines(path, LONGEST_NAME, "; expected a name"):
             name = line.strip()
             if not name or "\0" in name:
-                raise DataError(f"{path}: line {number}: {'a NUL in' if name else 'no'} name; expected one on every line")
+                raise DataError(f"{path}: line {number}: {'a NUL in' if name else 'no'} name; expected one name per line")
             names.append(name)
         if len(names) != size:
-            raise DataError(f"{path}: {len(names)} names, but there are {size} {what}; expected one a line")
+            raise DataError(f"{path}: {len(names)} names, but there are {size} {what}; expected one per line")
         return names
 
     return mpi.run_on_root(comm, f"reading {path}", read)
 
 
 def check_matrix_labels(what: object, options: ConvertOptions) -> None:
-    """Raise ConfigError for options that have no effect if a matrix holds the labels."""
+    """Raise OptionError for options that have no effect on a label matrix."""
     for name in ("empty_labels", "label_separator", "labels_as_text"):
         if value := getattr(options, name):
-            raise OptionError(name, value, f"has no effect, because {what} is a matrix of the labels; remove it")
+            raise OptionError(name, value, f"has no effect on a label matrix ({what}); remove it")

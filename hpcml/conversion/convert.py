@@ -1,4 +1,4 @@
-"""Making a dataset file: each rank reads its part and writes its slab; none holds the whole."""
+"""Write a dataset file: each rank reads its part and writes its slabs; no rank holds all rows."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class ConvertReport:
     labels: int
     nnz: int
     splits: dict[str, int]
-    dropped_values: int  # that --like lacks
+    dropped_values: int  # values of features missing from the --like file
     unknown_labels: int
     unknown_entries: int  # pairs of a row and an unknown label
     seconds: float
-    unlabelled: int = 0  # rows that nobody labelled
-    skipped_records: int = 0  # bad ones
+    unlabelled: int = 0  # rows without known labels
+    skipped_records: int = 0
 
     def __str__(self) -> str:
         lines = [
@@ -66,11 +66,13 @@ class ConvertReport:
         if self.skipped_records:
             lines.append(f"  skipped: {plural(self.skipped_records, 'bad record')}")
         if self.dropped_values:
-            lines.append(f"  left out: {plural(self.dropped_values, 'value')} (of text: words) that the --like file does not have")
+            lines.append(
+                f"  dropped: {plural(self.dropped_values, 'value')} of features (for text: words) that are not in the --like file"
+            )
         if self.unknown_labels:
             lines.append(
-                f"  unknown: {plural(self.unknown_entries, 'entry', 'entries')} of {plural(self.unknown_labels, 'label')} that the "
-                "--like file does not have; `hpcml evaluate` counts them as missed, --new-labels makes labels of them"
+                f"  unknown: {plural(self.unknown_entries, 'entry', 'entries')} of {plural(self.unknown_labels, 'label')} that are "
+                "not in the --like file; `hpcml evaluate` counts them as missed, --new-labels adds these labels"
             )
         return joined(lines)
 
@@ -78,37 +80,37 @@ class ConvertReport:
 def convert(
     comm: mpi.Comm, source: str, inputs: list[Path], output: Path, options: ConvertOptions, force: bool, log: Log
 ) -> ConvertReport:
-    """Collective over `comm`. Make the dataset `output`: the same bytes on any number of ranks.
+    """Convert the inputs to the dataset `output`. Collective over `comm`; the bytes do not depend on the number of ranks.
 
-    Raises ConfigError for options that make no sense and an output that exists (without `force`),
-    DataError for input that cannot be read or holds what it should not. Then no file remains.
+    Raises ConfigError for invalid options and an existing output (without `force`), and DataError for invalid input. After an error
+    no file remains.
     """
     chosen = SOURCES[source]
     if not chosen.least <= len(inputs) <= chosen.most:
         takes = {0: "no input file", 1: "one input file", 2: "one input file or two"}.get(chosen.most, "one or more input files")
         takes = f"one of {', '.join(chosen.names)}" if chosen.names else takes
         raise ConfigError(f"{source} takes {takes}, but got {len(inputs) or 'none'}")
-    files, made = [Path(path) for path in inputs], ""
+    files, generator = [Path(path) for path in inputs], ""
     if chosen.names:
-        files, made = [], str(inputs[0])
-        if made not in chosen.names:
-            raise ConfigError(f"{source} cannot make {made!r}; {nearest(made, chosen.names)}")
+        files, generator = [], str(inputs[0])
+        if generator not in chosen.names:
+            raise ConfigError(f"no generator {generator!r} in {source}; {nearest(generator, chosen.names)}")
         if options.rows is None:
-            raise ConfigError(f"{source} needs --rows, the number of rows to make")
+            raise ConfigError(f"{source} needs --rows, the number of rows")
     is_text = check_options(chosen.options, chosen.is_text, options)
     module = import_module(f"hpcml.conversion.{chosen.module}")
     reader: Callable[[Conversion], Part] = getattr(module, f"read_{source}")
     bad = BadRecords(options.skip_bad, "skip_bad" in chosen.options)
-    task = Conversion(comm, source, files, options, log, files[0] if files else source, is_text, made, bad=bad)
+    task = Conversion(comm, source, files, options, log, files[0] if files else source, is_text, generator, bad=bad)
     if options.max_line_mb is not None:
         task = replace(task, max_line=options.max_line_mb << 20)
     if options.test_share is not None and hasattr(module, "check_first"):
-        mpi.run_on_root(comm, f"reading {task.what}", lambda: module.check_first(task))
+        mpi.run_on_root(comm, f"reading {task.input_name}", lambda: module.check_first(task))
     return write_dataset(task, reader, output, force)
 
 
 def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: Path, force: bool) -> ConvertReport:
-    """Collective. Make the dataset `output` of what `read` gives. Raises as `convert`."""
+    """Write the part that `read` returns on each rank to `output`. Collective. Raises as `convert`."""
     begin = time.monotonic()
     comm, options = task.comm, task.options
     files = [options.like, options.stop_words, options.vocabulary, options.feature_names, options.label_names, options.label_xml]
@@ -121,9 +123,9 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
         with unpacked_once(comm, packed, task.scratch, task.max_line):
             part = read(task)
         names = part.labels["Y"]
-        with mpi.agreed(task.comm, f"reading {task.what}"):  # words, and labels, are unique as made
+        with mpi.agreed(task.comm, f"reading {task.input_name}"):
             if isinstance(part.feature_names, Sequence) and (name := repeated(part.feature_names)) is not None:
-                raise DataError(f"{task.what}: two features have the name {named(name)!r}; give each a name of its own")
+                raise DataError(f"{task.input_name}: two features have the name {named(name)!r}; rename one")
         if part.label_titles is None and options.descriptors is not None:
             path = options.descriptors
             part.label_titles = mpi.run_on_root(comm, f"reading {path}", lambda: read_descriptors(path)).titles(names)
@@ -131,7 +133,7 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
                 raise OptionError(
                     "descriptors",
                     path,
-                    f"it has none of the labels, such as {named(names[0])!r}; remove it, or name the file of these labels",
+                    f"contains none of the labels, such as {named(names[0])!r}; remove it or give the file for these labels",
                 )
         elif part.label_titles is None and task.like is not None:
             part.label_titles = task.like.titles(len(names))
@@ -139,12 +141,12 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
         # Sizes of this rank's part, of the parts of lower ranks, and of all.
         data = part.matrices["X"].data
         with mpi.agreed(comm, "adding up the parts"):
-            others = data is not None and not all((data[some] == 1).all() for some in slices(data.size))
+            others = data is not None and not all((data[piece] == 1).all() for piece in slices(data.size))
         sizes = {"rows": part.matrices["X"].n_rows, "dropped": part.dropped, UNLABELLED: part.unlabelled.size}
         sizes |= {name: matrix.indices.size for name, matrix in part.matrices.items()}
-        in_split = np.bincount(part.splits.of_rows[part.splits.of_rows >= 0], minlength=len(part.splits.names))
+        in_split = np.bincount(part.splits.split_of_row[part.splits.split_of_row >= 0], minlength=len(part.splits.names))
         sizes |= {f"splits/{name}": size for name, size in zip(part.splits.names, in_split, strict=True)}
-        first, total = (dict(zip(sizes, found.tolist(), strict=True)) for found in mpi.exclusive_sum(comm, sizes.values()))
+        first, total = (dict(zip(sizes, counts.tolist(), strict=True)) for counts in mpi.exclusive_sum(comm, sizes.values()))
         ones = not mpi.agreed_any(comm, others)
 
         _check_use(task, part, total)
@@ -168,28 +170,28 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
 
 
 def _check_use(task: Conversion, part: Part, total: Mapping[str, int]) -> None:
-    """Raise DataError without any row or label; warn of what makes the rows of little use."""
+    """Raise DataError if there is no row or no label; warn if the rows are of little use."""
     options = task.options
     if total["rows"] == 0:
-        raise DataError(f"{task.what}: no rows; expected at least one")
+        raise DataError(f"{task.input_name}: no rows; expected at least one")
     if total["Y"] == 0 and task.like is None:
         by_columns = task.source in SOURCES and "labels" in SOURCES[task.source].options and not options.labels
-        hint = "name the columns of labels with --labels" if by_columns else "--like a dataset that has some"
-        hint = "make more rows" if task.made else hint
-        raise DataError(f"{task.what}: no label in any row; expected at least one (or {hint})")
+        hint = "name the label columns with --labels" if by_columns else "use --like with a labelled dataset"
+        hint = "increase --rows" if task.generator else hint
+        raise DataError(f"{task.input_name}: no label in any row; expected at least one (or {hint})")
     if total["X"] == 0:
-        task.log(f"warning: {task.what}: no row has any feature, so nothing can be trained or predicted")
+        task.log(f"warning: {task.input_name}: no row has any feature, so nothing can be trained or predicted")
     for separator in ";|" if options.label_separator is None and options.labels else "":
-        if found := [name for name in part.labels["Y"] if separator in name]:
+        if names := [name for name in part.labels["Y"] if separator in name]:
             task.log(
-                f"warning: {plural(len(found), 'label')} such as {named(found[0])!r} may be several, with {separator!r} between "
-                f"them; if so, give --label-separator '{separator}'"
+                f"warning: {plural(len(names), 'label')} such as {named(names[0])!r} may be several labels separated by "
+                f"{separator!r}; if so, use --label-separator '{separator}'"
             )
             return
 
 
 def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int], total: Mapping[str, int], ones: bool) -> None:
-    """Collective. Lay the file out and write this rank's slabs, behind those of lower ranks (`first`); `ones`: all values are 1."""
+    """Write this rank's slabs after those of lower ranks (`first`). Collective. `ones`: all values are 1."""
     comm, n_rows, doing = task.comm, total["rows"], f"writing {out.target}"
     widths = {"X": part.n_features} | {name: len(names) for name, names in part.labels.items()}
     slabs: dict[str, Slab] = {}
@@ -198,9 +200,9 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
     slabs |= {f"splits/{name}": Slab((total[f"splits/{name}"],), "<i8") for name in part.splits.names}
     slabs |= {UNLABELLED: Slab((total[UNLABELLED],), "<i8")} if total[UNLABELLED] else {}
     slabs |= {f"rows/{name}": Slab((n_rows,), numbers.dtype.str) for name, numbers in part.row_numbers.items()}
-    of_rows = {"row_keys": part.keys} | ({} if part.groups is None else {"row_groups": part.groups})
-    slabs |= {name: Slab((n_rows,), "<u8") for name in of_rows}
-    of_rows |= {f"rows/{name}": numbers for name, numbers in part.row_numbers.items()}
+    row_arrays = {"row_keys": part.keys} | ({} if part.groups is None else {"row_groups": part.groups})
+    slabs |= {name: Slab((n_rows,), "<u8") for name in row_arrays}
+    row_arrays |= {f"rows/{name}": numbers for name, numbers in part.row_numbers.items()}
 
     def describe(file: h5py.File) -> None:
         stamp(file, "dataset")
@@ -223,20 +225,20 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
             part.text.write(file)
 
     out.layout(slabs, describe, checked_slabs(slabs))
-    if (row_ids := part.row_ids) is not None:  # rank 0 writes those of all ranks, in row order
-        # HDF5 lays the strings of one call out backwards, so calls are cut at rows that do not depend on the number of ranks.
+    if (row_ids := part.row_ids) is not None:  # rank 0 writes the ids of all ranks, in row order
+        # HDF5 stores the strings of one call in reverse order, so the calls must not depend on the number of ranks.
         chunks = (row_ids[begin : begin + NAME_CHUNK] for begin in range(0, row_ids.lines.size, NAME_CHUNK))
-        waiting: list[str] = []
+        pending: list[str] = []
         written = 0
 
         def write(ids: list[str]) -> None:
             nonlocal written
-            waiting.extend(ids)
-            while len(waiting) >= min(NAME_CHUNK, n_rows - written) > 0:
-                some = waiting[:NAME_CHUNK]
-                file["row_ids"][written : written + len(some)] = np.array(some, dtype=object)
-                del waiting[:NAME_CHUNK]
-                written += len(some)
+            pending.extend(ids)
+            while len(pending) >= min(NAME_CHUNK, n_rows - written) > 0:
+                piece = pending[:NAME_CHUNK]
+                file["row_ids"][written : written + len(piece)] = np.array(piece, dtype=object)
+                del pending[:NAME_CHUNK]
+                written += len(piece)
 
         with ExitStack() as stack:
             with mpi.agreed(comm, doing):
@@ -248,24 +250,24 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
                 stack.close()
     with mpi.agreed(comm, doing):
         for name, matrix in part.matrices.items():
-            begin = 0 if comm.rank == 0 else 1  # entry 0 of the whole is rank 0's
-            for some in slices(matrix.indptr.size):
-                ends = matrix.indptr[max(begin, some.start) : some.stop]
-                out.write(f"{name}/indptr", first["rows"] + max(begin, some.start), first[name] + ends)
-            for some in slices(matrix.indices.size):
-                out.write(f"{name}/indices", first[name] + some.start, matrix.indices[some])
+            begin = 0 if comm.rank == 0 else 1  # rank 0 writes entry 0
+            for piece in slices(matrix.indptr.size):
+                ends = matrix.indptr[max(begin, piece.start) : piece.stop]
+                out.write(f"{name}/indptr", first["rows"] + max(begin, piece.start), first[name] + ends)
+            for piece in slices(matrix.indices.size):
+                out.write(f"{name}/indices", first[name] + piece.start, matrix.indices[piece])
         X = part.matrices["X"]
-        for some in slices(0 if ones else X.indices.size):
-            data = np.ones(some.stop - some.start, dtype=np.float32) if X.data is None else X.data[some]
-            out.write("X/data", first["X"] + some.start, data)
-        for name, numbers in of_rows.items():
+        for piece in slices(0 if ones else X.indices.size):
+            data = np.ones(piece.stop - piece.start, dtype=np.float32) if X.data is None else X.data[piece]
+            out.write("X/data", first["X"] + piece.start, data)
+        for name, numbers in row_arrays.items():
             out.write(name, first["rows"], numbers)
         if total[UNLABELLED]:
             out.write(UNLABELLED, first[UNLABELLED], first["rows"] + part.unlabelled)
         for number, name in enumerate(part.splits.names):
-            place = first[f"splits/{name}"]
-            for some in slices(X.n_rows):
-                rows = some.start + np.flatnonzero(part.splits.of_rows[some] == number)
-                out.write(f"splits/{name}", place, first["rows"] + rows)
-                place += rows.size
+            position = first[f"splits/{name}"]
+            for piece in slices(X.n_rows):
+                rows = piece.start + np.flatnonzero(part.splits.split_of_row[piece] == number)
+                out.write(f"splits/{name}", position, first["rows"] + rows)
+                position += rows.size
     out.write_checksums()

@@ -1,4 +1,4 @@
-"""CSV and TSV tables, plain or compressed, whose rows are shared out over ranks by the bytes in which they start."""
+"""CSV and TSV tables, plain or compressed. A rank reads the rows that start in its range of bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.labels import MISSING
 from hpcml.conversion.part import Part
 from hpcml.conversion.records import BadRecords
-from hpcml.conversion.table import NAME_COLUMNS, Batch, Roles, read_table, wanted
+from hpcml.conversion.table import NAME_COLUMNS, Batch, Roles, columns_to_read, read_table
 from hpcml.data.svmlight import number_of
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, go_to, open_plain, plain_size
@@ -27,27 +27,27 @@ from hpcml.files.table import unescaped_formulas
 from hpcml.log import is_unicode, plural
 from hpcml.partition import bounds_in_items
 
-CSV_BLOCK = 1 << 20  # bytes of rows that become one batch
+CSV_BLOCK = 1 << 20  # bytes of rows per batch
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-QUOTED = re.compile(rb'(?<![^\t])"[^\t\r\n]*"(?![^\t\r\n])')  # a value of TSV
+QUOTED = re.compile(rb'(?<![^\t])"[^\t\r\n]*"(?![^\t\r\n])')  # a TSV value
 UNQUOTED_TSV = ("\t", "")  # delimiter and quote
-REASONS = {  # what csv.Error says -> what this program says
-    "unexpected end of data": "a quotation mark opens a value that nothing closes",
-    "expected after": "text behind the quotation mark that closes a value",
-    "new-line character": "a carriage return without a line feed; save the file with the line ends of Unix or Windows",
+REASONS = {  # part of csv.Error's message -> our message
+    "unexpected end of data": "unclosed quotation mark",
+    "expected after": "text after a closing quotation mark",
+    "new-line character": "a carriage return without a line feed; save the file with Unix or Windows line ends",
 }
 
 
 class Dialect(NamedTuple):
-    """The ASCII characters between values, and around a value that may hold these ("": none)."""
+    """The ASCII delimiter, and the quotation mark around values that may contain it ("": none)."""
 
     delimiter: str = ","
     quote: str = '"'
-    advice: str = "; double quotation marks that are text"  # where they are perhaps misread
+    advice: str = "; double quotation marks that are part of the text"  # for values that are probably misread
 
 
 class Segment(NamedTuple):
-    """Bytes `begin` to `end` of a file: whole rows. `lines` newlines stand before them."""
+    """Whole rows in bytes `begin` to `end` of a file, preceded by `lines` newlines."""
 
     path: Path
     begin: int
@@ -56,7 +56,7 @@ class Segment(NamedTuple):
 
 
 class Table(NamedTuple):
-    """CSV text: the names of its columns, and its first row's byte and newlines before it."""
+    """A CSV file: its column names, the first byte of its first row and the newlines before it."""
 
     path: Path
     names: list[str]
@@ -66,23 +66,23 @@ class Table(NamedTuple):
 
 @dataclass
 class Misreadings:
-    """Counts of values that are probably misread, on one rank."""
+    """Numbers of values that are probably misread, on one rank."""
 
-    rows: int = 0  # rows with a value that probably holds other rows
-    first: str = ""  # place of the first of them
-    values: int = 0  # values of TSV in quotation marks that are ordinary characters
+    rows: int = 0  # rows with a value that probably contains other rows
+    first: str = ""  # location of the first of them
+    values: int = 0  # TSV values in quotation marks, which are ordinary characters
 
 
 class CsvReader:
-    """Rows of raw lines; `at` is the byte behind the last row."""
+    """Reads rows from raw lines; `at` is the position after the last row."""
 
     def __init__(self, path: Path, raw: Iterable[bytes], begin: int, lines: int, dialect: Dialect, max_line: int) -> None:
         self.path, self.raw, self.at, self.row_begin, self.lines, self.max_line = path, raw, begin, begin, lines, max_line
-        self.line, self.lines_read = lines + 1, lines  # of the row's beginning, from 1; newlines before byte `at`
+        self.line, self.lines_read = lines + 1, lines  # first line of the row, from 1; newlines before byte `at`
         csv.field_size_limit(1 << 40)
         quotes: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
         self.rows = csv.reader(self._text(), delimiter=dialect.delimiter, strict=True, **quotes)
-        self.dialect, self.n_quoted = dialect, 0  # values of TSV in quotation marks that are ordinary characters
+        self.dialect, self.n_quoted = dialect, 0  # TSV values in quotation marks
 
     def _text(self) -> Iterator[str]:
         for raw in self.raw:
@@ -97,9 +97,9 @@ class CsvReader:
 
     @property
     def advice(self) -> str:
-        """Return advice for a last row that is wrong because of quotation marks."""
+        """Return advice for an error caused by quotation marks."""
         last = self.lines + self.rows.line_num
-        spans = f"; a quotation mark makes the row go on to line {last}" if last > self.line else ""
+        spans = f"; a quotation mark extends the row to line {last}" if last > self.line else ""
         return f"{spans}{self.dialect.advice}"
 
     def next_row(self) -> list[str] | DataError | None:
@@ -119,12 +119,12 @@ class CsvReader:
     def records(
         self, names: Sequence[str], end: int | None, misread: Misreadings | None = None
     ) -> Iterator[tuple[int, int, list[str] | DataError]]:
-        """Yield the rows that begin before byte `end` as `read_rows`; None: all. Raises DataError."""
+        """Yield the rows that begin before byte `end` (None: all) as `read_rows`. Raises DataError."""
         while end is None or self.at < end:
             if (values := self.next_row()) is None:
                 if end is None:
                     return
-                raise DataError(f"{self.path}: ends too early; it must not change while it is read")
+                raise DataError(f"{self.path}: unexpected end of file; the file must not change while it is read")
             if isinstance(values, DataError):
                 yield self.at, self.line, values
             elif len(values) == len(names):
@@ -138,20 +138,20 @@ class CsvReader:
 
 
 def _lines(file: Any, max_line: int) -> Iterator[bytes]:
-    """Yield raw lines; of one that is longer than `max_line` bytes, a part that is too long, too."""
+    """Yield raw lines, each cut after `max_line` + 1 bytes."""
     return iter(lambda: file.readline(max_line + 1), b"")
 
 
 def check_header(path: Path, names: list[str] | DataError | None) -> list[str]:
-    """Return the names of the columns in a first row. Raises DataError."""
+    """Return the column names in a first row. Raises DataError."""
     if isinstance(names, DataError):
         raise names
     if not names or not any(names):
-        raise DataError(f"{path}: line 1: no names of columns; expected a line with them")
+        raise DataError(f"{path}: line 1: no column names; expected a header line")
     if not is_unicode("".join(names)):
-        raise DataError(f"{path}: line 1: a name of a column is not UTF-8; save the file as UTF-8")
+        raise DataError(f"{path}: line 1: a column name is not UTF-8; save the file as UTF-8")
     if (name := repeated(names)) is not None:
-        raise DataError(f"{path}: line 1: two columns have the name {name!r}; give each a name of its own")
+        raise DataError(f"{path}: line 1: two columns have the name {name!r}; rename one")
     return names
 
 
@@ -160,7 +160,7 @@ def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
     with open_plain(path) as file:
         first = file.readline(max_line + 1)
         if not first:
-            raise DataError(f"{path}: the file is empty; expected a line with the names of the columns")
+            raise DataError(f"{path}: the file is empty; expected a header line with column names")
         if first.startswith(UTF_16):
             raise DataError(f"{path}: UTF-16, but expected UTF-8; save the file as UTF-8")
         text = first.removeprefix(BYTE_ORDER_MARK)
@@ -170,23 +170,23 @@ def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
 
 
 def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int) -> list[Segment]:
-    """Return the rows that begin between each two bounds: ascending bytes behind the header, the last one the end.
+    """Return the segments of rows that begin between consecutive bounds (ascending bytes after the header; the last is the end).
 
-    Reads the file up to the last bound before the end, or up to an error, which is in the segment of the rank that will
-    raise it. Raises as `open_plain`.
+    Reads the file up to the last bound before the end, or up to an error, which stays in the segment of the rank that will raise
+    it.
     """
-    found: list[tuple[int, int]] = []
-    wanted = [table.begin + bound for bound in bounds if bound < bounds[-1]]
+    starts: list[tuple[int, int]] = []
+    targets = [table.begin + bound for bound in bounds if bound < bounds[-1]]
     at, lines, quote = table.begin, table.lines, dialect.quote.encode()
 
-    def take(place: int, line: int) -> None:
-        while len(found) < len(wanted) and wanted[len(found)] <= place:
-            found.append((place, line))
+    def add_starts(position: int, line: int) -> None:
+        while len(starts) < len(targets) and targets[len(starts)] <= position:
+            starts.append((position, line))
 
-    take(at, lines)
+    add_starts(at, lines)
     with open_plain(table.path) as file:
         go_to(file, table.begin)
-        while len(found) < len(wanted) and (block := file.read(BLOCK_BYTES)):
+        while len(starts) < len(targets) and (block := file.read(BLOCK_BYTES)):
             if not block.endswith(b"\n"):
                 block += file.readline(max_line + 1)
             if quote and quote in block:
@@ -194,24 +194,22 @@ def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int)
                 rows = CsvReader(table.path, raw, at, lines, dialect, max_line)
                 try:
                     while rows.at < end and rows.next_row() is not None:
-                        take(rows.at, rows.lines_read)
+                        add_starts(rows.at, rows.lines_read)
                 except DataError:
                     break
                 at, lines = rows.at, rows.lines_read
                 continue
-            while len(found) < len(wanted) and wanted[len(found)] <= at + len(block):
-                place = block.find(b"\n", wanted[len(found)] - at - 1) + 1 or len(block)
-                take(at + place, lines + block.count(b"\n", 0, place))
+            while len(starts) < len(targets) and targets[len(starts)] <= at + len(block):
+                position = block.find(b"\n", targets[len(starts)] - at - 1) + 1 or len(block)
+                add_starts(at + position, lines + block.count(b"\n", 0, position))
             at, lines = at + len(block), lines + block.count(b"\n")
-    found += [(table.begin + bounds[-1], lines)] * (len(bounds) - len(found))
-    return [Segment(table.path, begin, end, line) for (begin, line), (end, _) in pairwise(found)]
+    starts += [(table.begin + bounds[-1], lines)] * (len(bounds) - len(starts))
+    return [Segment(table.path, begin, end, line) for (begin, line), (end, _) in pairwise(starts)]
 
 
 def may_hold_rows(values: Sequence[str], delimiter: str) -> bool:
-    """Return whether a value has the lines of the end of a row, of whole rows, and of the beginning of one.
-
-    So it is where a quotation mark that is text opens a value. A delimiter before a blank or the end of a line is taken
-    for a comma of a sentence.
+    """Return whether a value probably contains whole rows because a quotation mark in the text opened it. A delimiter before white
+    space counts as a comma of a sentence.
     """
     last = len(values) - 1
     for column, value in enumerate(values):
@@ -225,10 +223,10 @@ def may_hold_rows(values: Sequence[str], delimiter: str) -> bool:
 def read_rows(
     segment: Segment, names: Sequence[str], dialect: Dialect, max_line: int, misread: Misreadings | None = None
 ) -> Iterator[tuple[int, int, list[str] | DataError]]:
-    """Yield (byte behind it, line, values) of each row that is no empty line; bytes that are not UTF-8 are surrogates.
+    """Yield (byte after the row, line, values) of each non-empty row; bytes that are not UTF-8 are surrogates.
 
-    A bad row has an error that names the line, also for other values than one for each of `names`. Raises DataError
-    where the rest of the file cannot be divided into rows, and as `open_plain`.
+    A bad row yields a DataError in place of values. Raises DataError if the rest of the file cannot be divided into rows, and as
+    `open_plain`.
     """
     path, begin, end, lines = segment
     if begin >= end:
@@ -242,57 +240,53 @@ def read_rows(
 
 
 def read_csv(task: Conversion) -> Part:
-    """Collective. Read this rank's rows of CSV files. Raises DataError with the line."""
-    quote, advice = ("", "") if task.options.no_quotes else ('"', f"{Dialect().advice}, or give --no-quotes")
-    return _read(task, Dialect(task.options.delimiter or ",", quote, advice))
-
-
-def read_tsv(task: Conversion) -> Part:
-    """Collective. As `read_csv`, with tabs between the columns."""
-    quoted = Dialect("\t", '"', f"{Dialect().advice}, or remove --quotes")
-    return _read(
-        task, quoted if task.options.quotes else Dialect(*UNQUOTED_TSV, "; if values are in quotation marks, give --quotes")
-    )
-
-
-def _read(task: Conversion, dialect: Dialect) -> Part:
-    """Read this rank's rows. Collective. Raises DataError."""
-    what, misread = task.what, Misreadings()
+    """Read this rank's rows of CSV or TSV files. Collective. Raises DataError."""
+    advice = Dialect().advice
+    if task.source == "tsv":
+        unquoted = Dialect(*UNQUOTED_TSV, "; use --quotes if values are quoted")
+        dialect = Dialect("\t", '"', f"{advice}, or remove --quotes") if task.options.quotes else unquoted
+    else:
+        quote, advice = ("", "") if task.options.no_quotes else ('"', f"{advice}, or use --no-quotes")
+        dialect = Dialect(task.options.delimiter or ",", quote, advice)
+    what, misread = task.input_name, Misreadings()
 
     def divide_files() -> tuple[list[list[str]], list[list[Segment]]]:
         tables = [read_header(path, dialect, task.max_line) for path in task.inputs]
         names = tables[0].names
         if (first := dialect.delimiter.join(names).strip()).startswith("sep=") and len(first) < 6:
-            raise DataError(f"{what}: line 1: {first!r}, which only Excel reads; remove the line")
+            raise DataError(f"{what}: line 1: {first!r}, which only Excel supports; remove the line")
         for other, way in ((";", "--delimiter ';'"), ("\t", "convert tsv"), ("|", "--delimiter '|'"), (",", "convert csv")):
             if len(names) == 1 and other in names[0] and other != dialect.delimiter:
-                between = f"what stands between columns seems to be {other!r}: use {way}"
+                between = f"columns seem to be separated by {other!r}; use {way}"
                 raise ConfigError(f"{what}: line 1: one column, {names[0][:60]!r}; {between}")
-        Roles.of(task.options, names).check(str(what), names)
+        Roles.from_options(task.options, names).check(str(what), names)
         bounds = bounds_in_items([plain_size(table.path) - table.begin for table in tables], task.comm.size)
-        divided = [divide(table, of_table, dialect, task.max_line) for table, of_table in zip(tables, bounds, strict=True)]
+        divided = [divide(table, table_bounds, dialect, task.max_line) for table, table_bounds in zip(tables, bounds, strict=True)]
         return [table.names for table in tables], divided
 
-    of_file, segments = mpi.run_on_root(task.comm, f"reading {what}", divide_files)
+    file_columns, segments = mpi.run_on_root(task.comm, f"reading {what}", divide_files)
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
-        columns = wanted(roles, features)
-        for file, names in enumerate(of_file):
+        columns = columns_to_read(roles, features)
+        for file, names in enumerate(file_columns):
             segment = segments[file][task.comm.rank]
             records = read_rows(segment, names, dialect, task.max_line, misread)
             for batch in _csv_batches(segment, records, names, columns, task.bad):
                 yield batch._replace(file=file)
 
-    part = read_table(task, of_file, batches)
+    part = read_table(task, file_columns, batches)
     everywhere = task.comm.allgather(misread)
     if n_rows := sum(each.rows for each in everywhere):
         first = next(each.first for each in everywhere if each.rows)
         count = f"({plural(n_rows, 'such value')} in all)"
-        task.log(f"warning: {first}: a value in quotation marks has lines like rows of the table {count}{dialect.advice}")
+        task.log(f"warning: {first}: a quoted value contains lines that look like rows {count}{dialect.advice}")
     if n_values := sum(each.values for each in everywhere):
         begin = plural(n_values, "value begins and ends", "values begin and end")
         task.log(f"warning: {what}: {begin} with a quotation mark, which is read as text{dialect.advice}")
     return part
+
+
+read_tsv = read_csv
 
 
 def _csv_batches(
@@ -302,15 +296,14 @@ def _csv_batches(
     columns: tuple[list[str], list[str]],
     bad: BadRecords,
 ) -> Iterator[Batch]:
-    """Yield the rows of a segment without bad ones; `records` are those of `read_rows`. Raises DataError, OSError."""
     rows: list[list[str]] = []
     lines: list[int] = []
 
-    def batch_of(some: Sequence[int]) -> Batch:
-        places = slice(some[0], some[-1] + 1)
-        return csv_batch(segment.path, rows[places], lines[places], names, columns)
+    def batch_of(numbers: Sequence[int]) -> Batch:
+        rows_of_batch = slice(numbers[0], numbers[-1] + 1)
+        return csv_batch(segment.path, rows[rows_of_batch], lines[rows_of_batch], names, columns)
 
-    def waiting() -> Iterator[Batch]:
+    def flush() -> Iterator[Batch]:
         if rows:
             yield from bad.divided(range(len(rows)), batch_of)
         rows.clear()
@@ -319,19 +312,19 @@ def _csv_batches(
     begin = segment.begin
     try:
         for end, line, values in records:
-            if isinstance(values, DataError):  # behind the rows before it
-                yield from waiting()
+            if isinstance(values, DataError):  # after the rows before it
+                yield from flush()
                 bad.add(values)
                 continue
             rows.append(values)
             lines.append(line)
             if end - begin >= CSV_BLOCK:
-                yield from waiting()
+                yield from flush()
                 begin = end
-    except DataError:  # behind the rows before it, too
-        yield from waiting()
+    except DataError:  # after the rows before it
+        yield from flush()
         raise
-    yield from waiting()
+    yield from flush()
 
 
 def csv_batch(
@@ -342,41 +335,43 @@ def csv_batch(
     columns: tuple[list[str], list[str]],
     hint: str = NAME_COLUMNS,
 ) -> Batch:
-    """Return rows as a batch. Raises DataError that names line and column; `hint`: where a value is no number."""
+    """Return rows as a batch. Raises DataError with line, column and `hint` for an invalid number."""
 
-    def place(row: int) -> str:
+    def locate(row: int) -> str:
         return f"{path}: line {lines[row]}"
 
     column_of = {name: column for column, name in enumerate(names)}
-    numbers, others = ([column_of[name] for name in some] for some in columns)
-    found: dict[str, Any] = {}
+    numbers, others = ([column_of[name] for name in names_of_kind] for names_of_kind in columns)
+    columns_read: dict[str, Any] = {}
     if numbers:
-        of_row = itemgetter(*numbers) if len(numbers) > 1 else lambda row: (row[numbers[0]],)
-        values = list(chain.from_iterable(map(of_row, rows)))
+        get_numbers = itemgetter(*numbers) if len(numbers) > 1 else lambda row: (row[numbers[0]],)
+        values = list(chain.from_iterable(map(get_numbers, rows)))
         try:
             try:
                 table = np.fromiter(map(float, values), np.float64, len(values))
-            except ValueError:  # perhaps only of missing ones
+            except ValueError:  # possibly missing values
                 table = np.fromiter((float(value or "nan") for value in values), np.float64, len(values))
             if "_" in (together := "".join(values)) or not together.isascii():
                 raise ValueError("float() takes underscores and the digits of other scripts")
         except ValueError:
             wrong = next(number for number, value in enumerate(values) if number_of(value or "0") is None)
             row, column = divmod(wrong, len(numbers))
-            shown = values[wrong][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-            if len(shown) > 1 and shown[0] == '"' == shown[-1]:
-                hint = "values in quotation marks need --quotes (csv: no --no-quotes)"
-            elif re.fullmatch(r"[+-]?\d[\d.]*,\d[\d.,]*", shown):
-                hint = "write a decimal point, and nothing between thousands"
-            elif shown.strip() in MISSING:
+            value_text = values[wrong][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            if len(value_text) > 1 and value_text[0] == '"' == value_text[-1]:
+                hint = "quoted values need --quotes (csv: remove --no-quotes)"
+            elif re.fullmatch(r"[+-]?\d[\d.]*,\d[\d.,]*", value_text):
+                hint = "use a decimal point and no thousands separator"
+            elif value_text.strip() in MISSING:
                 hint = "leave a missing value empty"
-            raise DataError(f"{place(row)}: column {columns[0][column]!r}: {shown!r}, but expected a number; {hint}") from None
-        found = dict(zip(columns[0], table.reshape(len(rows), len(numbers)).T, strict=True))
+            raise DataError(
+                f"{locate(row)}: column {columns[0][column]!r}: {value_text!r}, but expected a number; {hint}"
+            ) from None
+        columns_read = dict(zip(columns[0], table.reshape(len(rows), len(numbers)).T, strict=True))
     for name, column in zip(columns[1], others, strict=True):
         texts = [row[column] for row in rows]
         if not is_unicode(together := "".join(texts)):
             row = next(row for row, text in enumerate(texts) if not is_unicode(text))
-            shown = texts[row][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-            raise DataError(f"{place(row)}: column {name!r}: {shown!r} is not UTF-8; save the file as UTF-8")
-        found[name] = unescaped_formulas(texts) if "'" in together else texts
-    return Batch(len(rows), found, place)
+            value_text = texts[row][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            raise DataError(f"{locate(row)}: column {name!r}: {value_text!r} is not UTF-8; save the file as UTF-8")
+        columns_read[name] = unescaped_formulas(texts) if "'" in together else texts
+    return Batch(len(rows), columns_read, locate)

@@ -1,7 +1,7 @@
-"""A corpus that every machine has: docstrings of Python and of the packages hpcml needs.
+"""Docstrings of Python and of packages that hpcml needs: a corpus available on every machine.
 
-No package is imported: files are found by name and read with `ast`. Labels are the parts of the dotted module name, hundreds,
-hierarchical and long-tailed: "scipy", "scipy.sparse", "scipy.sparse.csgraph".
+Packages are not imported: their files are parsed with `ast`. Labels are the parts of the dotted module name: hundreds of
+hierarchical, long-tailed labels such as "scipy", "scipy.sparse", "scipy.sparse.csgraph".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Documented = ast.Module | _Named
 
 
 class ModuleFile(NamedTuple):
-    """A module's dotted name, its file and the file's size in bytes."""
+    """A module's dotted name, its file and the size in bytes."""
 
     module: str
     path: Path
@@ -43,15 +43,15 @@ class ModuleFile(NamedTuple):
 
 
 class Docstring(NamedTuple):
-    """A docstring, the dotted name of what it documents, and of the module that it stands in."""
+    """A docstring, the dotted name of the documented object, and its module."""
 
     name: str
     module: str
     text: str
 
 
-def modules_below(folder: Path, prefix: str) -> Iterator[ModuleFile]:
-    """The modules in a package's folder and those below; no tests. Raises OSError."""
+def list_modules(folder: Path, prefix: str) -> Iterator[ModuleFile]:
+    """Yield the modules below a folder, without tests. Raises OSError."""
     for path in folder.iterdir():
         name = path.stem if path.suffix == ".py" else path.name
         dotted = f"{prefix}.{name}" if prefix else name
@@ -60,21 +60,21 @@ def modules_below(folder: Path, prefix: str) -> Iterator[ModuleFile]:
         if path.suffix == ".py" and path.is_file():
             yield ModuleFile(prefix if name == "__init__" else dotted, path, path.stat().st_size)
         elif path.is_dir():
-            yield from modules_below(path, dotted)
+            yield from list_modules(path, dotted)
 
 
 def find_modules() -> list[ModuleFile]:
-    """The modules of the standard library and of installed PACKAGES, by name, each once."""
-    found = {source.module: source for source in modules_below(Path(sysconfig.get_path("stdlib")), "")}
+    """Return the modules of the standard library and of installed PACKAGES, sorted by name."""
+    modules = {source.module: source for source in list_modules(Path(sysconfig.get_path("stdlib")), "")}
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)
         for folder in (spec.submodule_search_locations or []) if spec is not None else []:
-            found |= {source.module: source for source in modules_below(Path(folder), package)}
-    return [found[module] for module in sorted(found)]
+            modules |= {source.module: source for source in list_modules(Path(folder), package)}
+    return [modules[module] for module in sorted(modules)]
 
 
-def docstrings_of(module: str, code: bytes) -> Iterator[Docstring]:
-    """The docstrings in a module, in the order of the file; none if it cannot be parsed."""
+def parse_docstrings(module: str, code: bytes) -> Iterator[Docstring]:
+    """Yield the docstrings of a module in file order; none if it cannot be parsed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -96,8 +96,8 @@ def docstrings_of(module: str, code: bytes) -> Iterator[Docstring]:
     yield from visit(tree, module)
 
 
-def first_of_each(comm: mpi.Comm, texts: list[str]) -> list[bool]:
-    """Collective over `comm`. Whether a text is the first of its kind. Only digests travel."""
+def flag_first_copies(comm: mpi.Comm, texts: list[str]) -> list[bool]:
+    """Return whether each text is its first copy over all ranks. Only digests are sent. Collective over `comm`."""
     codes = b"".join(hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:DIGEST_BYTES] for text in texts)
     digests = np.frombuffer(codes, dtype=f"S{DIGEST_BYTES}")
     owners = np.frombuffer(codes, dtype=np.uint64)[:: DIGEST_BYTES // 8] % np.uint64(comm.size)
@@ -109,25 +109,25 @@ def first_of_each(comm: mpi.Comm, texts: list[str]) -> list[bool]:
 
 
 def read_docstrings(task: Conversion) -> Part:
-    """Collective. Read modules, shared out by their sizes. Raises DataError."""
+    """Read this rank's modules. Collective. Raises DataError."""
     sources = mpi.run_on_root(task.comm, "looking for Python modules", find_modules)
     if not sources:
-        raise DataError(f"{sysconfig.get_path('stdlib')}: no Python source; docstrings needs an installed standard library")
+        raise DataError(f"{sysconfig.get_path('stdlib')}: no Python source; docstrings needs the source of the standard library")
     corpus = Corpus(task)
     for field in corpus.fields:
         if field.name not in ("title", "text"):
-            raise OptionError("fields", field.name, "docstrings have the fields title and text; choose of these")
+            raise OptionError("fields", field.name, "expected title or text")
     begin, end = task.share_by_weight([source.size for source in sources])
     documents: list[Docstring] = []
     with mpi.agreed(task.comm, "reading Python modules"):
         for source in sources[begin:end]:
-            documents += docstrings_of(source.module, source.path.read_bytes())
-    firsts = first_of_each(task.comm, [document.text for document in documents])
+            documents += parse_docstrings(source.module, source.path.read_bytes())
+    firsts = flag_first_copies(task.comm, [document.text for document in documents])
     with mpi.agreed(task.comm, "reading Python modules"):
         for document in compress(documents, firsts):
             parts = document.module.split(".")
             labels = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
             texts = {"title": document.name.rpartition(".")[2].partition("#")[0], "text": document.text}
             corpus.add(document.name, [[texts[field.name]] for field in corpus.fields], labels, "")
-    task.log.detail(f"docstrings of {len(sources):,} modules: read; making rows")
+    task.log.detail(f"docstrings of {len(sources):,} modules: read; computing features")
     return vectorise(task, corpus)

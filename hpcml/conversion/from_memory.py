@@ -1,4 +1,4 @@
-"""Rows in memory: matrices, pandas frames. Each rank has its own rows, in rank order."""
+"""Matrices and pandas frames in memory. Each rank has its own rows, in rank order."""
 
 from __future__ import annotations
 
@@ -16,49 +16,48 @@ from hpcml.conversion.convert import ConvertReport, write_dataset
 from hpcml.conversion.number_rows import NumberRows, csr_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.table import Batch, Roles, describe_rows, numbered, read_table, wanted
+from hpcml.conversion.table import Batch, Roles, columns_to_read, describe_rows, read_table, row_namer
 from hpcml.data.in_memory import sound_csr
 from hpcml.errors import ConfigError, DataError, MatrixError, OptionError
 from hpcml.log import Log
 
-ROWS = 4096  # of a frame that are looked at together
-SPARSE, FRAME = "sparse", "frame"  # what the file says that it was made from
+ROWS = 4096  # frame rows per batch
+SPARSE, FRAME = "sparse", "frame"  # attribute `source` of the file
 
 
 def _csr(matrix: Any, name: str) -> Any:
-    """A matrix as CSR. Raises MatrixError, or ConfigError for what is none."""
     import scipy.sparse as sp
 
     try:
-        found = sp.csr_matrix(sound_csr(matrix, name))
+        csr = sp.csr_matrix(sound_csr(matrix, name))
     except MatrixError:
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{name}: expected a matrix of numbers, sparse or dense ({' '.join(str(error).split())})") from None
-    if found.dtype.kind not in "biuf":
-        raise ConfigError(f"{name}: expected a matrix of numbers, not of {found.dtype}")
-    return found
+    if csr.dtype.kind not in "biuf":
+        raise ConfigError(f"{name}: expected a matrix of numbers, not of {csr.dtype}")
+    return csr
 
 
 def split_of_rows(splits: Sequence[str] | Mapping[str, ArrayLike] | None, n_rows: int) -> list[str] | None:
-    """The split of each row ("": none), given so, or by each split's rows (numbers, a mask)."""
+    """Return the split of each row ("": none), given per row or as the rows (numbers or mask) of each split."""
     if splits is None or not isinstance(splits, Mapping):
         return None if splits is None else ["" if name is None else name for name in splits]
-    found = [""] * n_rows
+    split_names = [""] * n_rows
     for name, rows in splits.items():
-        some = np.asarray(rows)
-        some = np.flatnonzero(some) if some.dtype == bool else some
-        if some.size and (some.dtype.kind not in "iu" or some.min() < 0 or some.max() >= n_rows):
+        numbers = np.asarray(rows)
+        numbers = np.flatnonzero(numbers) if numbers.dtype == bool else numbers
+        if numbers.size and (numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= n_rows):
             raise ConfigError(f"splits: {name!r} has rows beyond 0 to {n_rows - 1}")
-        for row in some.tolist():
-            if found[row]:
-                raise ConfigError(f"splits: row {row} is in {found[row]!r} and in {name!r}; a row is in one split")
-            found[row] = name
-    return found
+        for row in numbers.tolist():
+            if split_names[row]:
+                raise ConfigError(f"splits: row {row} is in {split_names[row]!r} and in {name!r}; a row is in one split")
+            split_names[row] = name
+    return split_names
 
 
 class Matrices(NamedTuple):
-    """Rows in memory: features, labels (or their names), and what may be known besides."""
+    """Rows in memory: features, labels (or label names) and optional metadata."""
 
     X: Any
     Y: Any
@@ -69,95 +68,94 @@ class Matrices(NamedTuple):
     groups: Sequence[str] | None = None
 
 
-def from_sparse(comm: mpi.Comm, given: Matrices, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
-    """Collective over `comm`. Write this rank's rows, behind lower ranks'. Raises as `convert`."""
+def from_sparse(comm: mpi.Comm, matrices: Matrices, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
+    """Write this rank's rows after those of lower ranks. Collective over `comm`. Raises as `convert`."""
     sources.check_options(sources.SPARSE, False, options)
-    if given.splits is not None and options.test_share is not None:
+    if matrices.splits is not None and options.test_share is not None:
         raise OptionError("test_share", options.test_share, "has no effect with", "splits")
 
     def read(task: Conversion) -> Part:
         with mpi.agreed(comm, "reading X and Y"):
-            X, names = _csr(given.X, "X"), None if given.feature_names is None else list(map(str, given.feature_names))
+            X, names = _csr(matrices.X, "X"), None if matrices.feature_names is None else list(map(str, matrices.feature_names))
             n_rows, n_features = X.shape
             if names is not None and len(names) != n_features:
                 raise ConfigError(f"feature_names has {len(names)} names, but X has {n_features} columns")
-            # Labels are a matrix, or the names of each row's labels.
-            is_matrix = hasattr(given.Y, "tocsr") or (isinstance(given.Y, np.ndarray) and given.Y.ndim == 2)
+            # Labels are a matrix, or the label names of each row.
+            is_matrix = hasattr(matrices.Y, "tocsr") or (isinstance(matrices.Y, np.ndarray) and matrices.Y.ndim == 2)
             label_names: list[str] | None = None
             if is_matrix:
                 check_matrix_labels("Y", options)
-                Y = _csr(given.Y, "Y")
-                label_names = [str(label) for label in (range(Y.shape[1]) if given.label_names is None else given.label_names)]
+                Y = _csr(matrices.Y, "Y")
+                label_names = [
+                    str(label) for label in (range(Y.shape[1]) if matrices.label_names is None else matrices.label_names)
+                ]
                 if Y.shape != (n_rows, len(label_names)):
                     raise ConfigError(f"Y is {Y.shape[0]} × {Y.shape[1]}, but expected {n_rows} rows × {len(label_names)} labels")
-            elif given.label_names is not None:
-                raise ConfigError("label_names has no effect where Y has names of labels; remove it")
-            rows = NumberRows(task, names, n_features, with_ids=given.ids is not None)
+            elif matrices.label_names is not None:
+                raise ConfigError("label_names has no effect because Y contains label names; remove it")
+            rows = NumberRows(task, names, n_features, with_ids=matrices.ids is not None)
             for block in csr_blocks(vars(X), (0, n_rows), n_features, "X", options.missing_as_zero):
                 rows.add(block)
-            for block in csr_blocks(vars(Y), (0, n_rows), Y.shape[1], "Y", False) if is_matrix else ():
-                if (block.data != 1).any():
-                    raise DataError(f"Y: {block.data[block.data != 1][0]:g} as a label, but expected 0 or 1")
-                rows.labels.add(block.lengths, block.indices)
-            of_rows = {"Y": None if is_matrix else given.Y, "ids": given.ids, "groups": given.groups}
-            of_rows["splits"] = split_of_rows(given.splits, n_rows)
+            if is_matrix:
+                rows.append_label_matrix(csr_blocks(vars(Y), (0, n_rows), Y.shape[1], "Y", False), "Y")
+            row_values = {"Y": None if is_matrix else matrices.Y, "ids": matrices.ids, "groups": matrices.groups}
+            row_values["splits"] = split_of_rows(matrices.splits, n_rows)
             columns = {
                 name: values.tolist() if isinstance(values, np.ndarray) else list(values)
-                for name, values in of_rows.items()
+                for name, values in row_values.items()
                 if values is not None
             }
             for name, values in columns.items():
                 if len(values) != n_rows:
                     raise ConfigError(f"{name} has {len(values)} entries, but X has {n_rows} rows")
-            id_, split, group = (name if name in columns else None for name in ("ids", "splits", "groups"))
-            roles = Roles(labels=() if is_matrix else ("Y",), id=id_, split=split, group=group)
+            id_column, split, group = (name if name in columns else None for name in ("ids", "splits", "groups"))
+            roles = Roles(labels=() if is_matrix else ("Y",), id=id_column, split=split, group=group)
             describe_rows(rows, Batch(n_rows, columns, lambda row: f"row {row + 1}"), roles, options, by_number=is_matrix)
         shared = comm.allgather((n_features, label_names, names))
         if any(each != shared[0] for each in shared):
-            raise ConfigError("the ranks have other features or labels; give all ranks the same names and numbers of columns")
+            raise ConfigError("the ranks have different features or labels; expected equal names and numbers of columns")
         return finish(task, rows, label_names)
 
     return write_dataset(Conversion(comm, SPARSE, (), options, log, "X", False), read, output, force)
 
 
 def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
-    """Collective over `comm`. Write a frame's rows, behind lower ranks'. Raises as `convert`."""
+    """Write the rows of a frame after those of lower ranks. Collective over `comm`. Raises as `convert`."""
     is_text = sources.check_options(sources.TABLE, None, options)
 
     def read(task: Conversion) -> Part:
-        with mpi.agreed(task.comm, f"reading {task.what}"):
+        with mpi.agreed(task.comm, f"reading {task.input_name}"):
             names = [str(name) for name in frame.columns]
         shared = comm.allgather(names)
         if any(each != shared[0] for each in shared):
-            raise ConfigError("the frame: its columns are not the same on all ranks")
+            raise ConfigError("the frame: the columns differ between ranks")
         return read_table(task, [names], lambda *roles: _batches(frame, names, *roles))
 
     return write_dataset(Conversion(comm, FRAME, (), options, log, "the frame", is_text), read, output, force)
 
 
 def _batches(frame: Any, names: list[str], roles: Roles, features: list[str]) -> Iterator[Batch]:
-    """The rows of a frame. Raises DataError."""
-    numbers, others = wanted(roles, features)
-    place = {name: column for column, name in enumerate(names)}
+    numbers, others = columns_to_read(roles, features)
+    position_of = {name: column for column, name in enumerate(names)}
     for begin in range(0, len(frame), ROWS):
-        some = frame.iloc[begin : begin + ROWS]
+        rows = frame.iloc[begin : begin + ROWS]
         columns: dict[str, Any] = {}
         for name in numbers:
-            column = some.iloc[:, place[name]]
+            column = rows.iloc[:, position_of[name]]
             try:
                 if getattr(column.dtype, "kind", "O") not in "biuf":
-                    raise ValueError(f"it holds {column.dtype}")
+                    raise ValueError(f"its type is {column.dtype}")
                 columns[name] = column.to_numpy(dtype=np.float64, na_value=np.nan)
             except (TypeError, ValueError) as error:
                 raise DataError(
-                    f"the frame: column {name!r}: expected numbers ({error}); name columns with features, or text"
+                    f"the frame: column {name!r}: expected numbers ({error}); choose columns with features or text"
                 ) from None
         for name in others:
-            column = some.iloc[:, place[name]]
+            column = rows.iloc[:, position_of[name]]
             if name in roles.indicators and getattr(column.dtype, "kind", "O") in "biuf":
                 columns[name] = column.to_numpy()
                 continue
             values = column.astype(object)
-            missing = values.isna().tolist()
-            columns[name] = [None if gone else value for value, gone in zip(values.tolist(), missing, strict=True)]
-        yield Batch(len(some), columns, numbered("the frame", begin))
+            are_missing = values.isna().tolist()
+            columns[name] = [None if is_missing else value for value, is_missing in zip(values.tolist(), are_missing, strict=True)]
+        yield Batch(len(rows), columns, row_namer("the frame", begin))

@@ -1,7 +1,7 @@
-"""The words of a corpus that does not fit memory, and counts of its word pairs, merged over all runs of all ranks.
+"""Merge the words and word-pair counts of all ranks when they do not fit in memory.
 
-A run ends at this number of different words, or keys of pairs, which are then stored in order. Merging goes through all runs of all
-ranks side by side, one range of terms a rank at a time. Ranges hold about the same number of terms, and follow each other in order.
+A rank stores words, or keys of pairs, in sorted runs of limited size. The runs of all ranks are merged range by range, one range
+per rank at a time. Ranges are consecutive and hold about the same number of terms.
 """
 
 from __future__ import annotations
@@ -20,52 +20,52 @@ from hpcml.conversion.vocabulary import pack, unpack
 from hpcml.files.spool import Spool, StringSpool
 from hpcml.partition import offsets
 
-RUN_WORDS = 1 << 19  # different words of a run, in memory while it is read
-RUN_KEYS = 1 << 20  # keys that wait in memory for a run
-RANGE_WORDS = 1 << 17  # words of a range, of all runs and ranks together
+RUN_WORDS = 1 << 19  # distinct words per run, held in memory
+RUN_KEYS = 1 << 20  # keys held in memory per run
+RANGE_WORDS = 1 << 17  # words per range, over all runs and ranks
 RANGE_KEYS = 1 << 19
-CHUNK_WORDS = 1 << 12  # looked at together
-SAMPLE = 1 << 9  # one in this many terms of a run marks where ranges may begin
+CHUNK_WORDS = 1 << 12  # words per block of input and output
+SAMPLE = 1 << 9  # ranges begin at one in this many terms of a run
 T = TypeVar("T")
 
 
 class Runs:
-    """This rank's words, run by run, outside of memory. Local; its methods raise OSError."""
+    """This rank's words in sorted runs, in temporary files. Local; raises OSError."""
 
     def __init__(self, scratch: Path) -> None:
         self.words, self.numbers = StringSpool(scratch), Spool(scratch, np.int32)
-        self.counts, self.places = Spool(scratch, np.int64), Spool(scratch, np.int64)
+        self.counts, self.ids = Spool(scratch, np.int64), Spool(scratch, np.int64)
         self.bounds = [0]
         self.samples: list[bytes] = []
 
-    def add(self, found: list[str]) -> None:
-        """Put away the words of a run, by their numbers in it."""
-        order = sorted(range(len(found)), key=found.__getitem__)
-        self.samples += [found[number].encode() for number in order[:: min(SAMPLE, max(1, len(order) - 1))]]
+    def add(self, words: list[str]) -> None:
+        """Append a run of words, given in the order of their numbers."""
+        order = sorted(range(len(words)), key=words.__getitem__)
+        self.samples += [words[number].encode() for number in order[:: min(SAMPLE, max(1, len(order) - 1))]]
         for begin in range(0, len(order), CHUNK_WORDS):
-            self.words.extend([found[number].encode() for number in order[begin : begin + CHUNK_WORDS]])
+            self.words.extend([words[number].encode() for number in order[begin : begin + CHUNK_WORDS]])
         self.numbers.append(np.array(order, dtype=np.int32))
         self.bounds.append(len(self.words))
 
-    def count(self, run: int, counts: np.ndarray) -> None:
-        """Say in how many rows the words of a run occur, by their numbers in it."""
+    def set_counts(self, run: int, counts: np.ndarray) -> None:
+        """Set the number of rows with each word of a run, in the order of the word numbers."""
         self.counts.put(self.bounds[run], counts[self.numbers[self.bounds[run] : self.bounds[run + 1]]])
 
-    def place(self, where: Callable[[list[bytes]], np.ndarray]) -> None:
-        """Say which word of the vocabulary each one is, or -1: what `where` says of some words."""
+    def assign_ids(self, lookup: Callable[[list[bytes]], np.ndarray]) -> None:
+        """Set the vocabulary id of every word (-1: none) to what `lookup` returns for its code."""
         for begin in range(0, len(self.words), CHUNK_WORDS):
-            self.places.put(begin, where(self.words.codes(begin, min(begin + CHUNK_WORDS, len(self.words)))))
+            self.ids.put(begin, lookup(self.words.codes(begin, min(begin + CHUNK_WORDS, len(self.words)))))
 
-    def places_of(self, run: int) -> np.ndarray:
-        """The vocabulary's word of each number of a run, -1 for none, and -1 for breaks."""
-        some = slice(self.bounds[run], self.bounds[run + 1])
-        places = np.full(some.stop - some.start + 1, -1, dtype=np.int64)
-        places[self.numbers[some]] = self.places[some]
-        return places
+    def word_ids(self, run: int) -> np.ndarray:
+        """Return the vocabulary id of each word number of a run; the last entry, -1, is for breaks."""
+        run_slice = slice(self.bounds[run], self.bounds[run + 1])
+        ids = np.full(run_slice.stop - run_slice.start + 1, -1, dtype=np.int64)
+        ids[self.numbers[run_slice]] = self.ids[run_slice]
+        return ids
 
 
 class KeyRuns:
-    """This rank's keys (int64, may repeat) and counts, outside of memory. Local; raises OSError."""
+    """This rank's keys (int64, possibly repeated) and counts, in temporary files. Local; raises OSError."""
 
     def __init__(self, scratch: Path) -> None:
         self.keys, self.counts, self.bounds = Spool(scratch, np.int64), Spool(scratch, np.int64), [0]
@@ -79,7 +79,7 @@ class KeyRuns:
             self.close()
 
     def close(self) -> None:
-        """Put away what waits."""
+        """Write the keys held in memory."""
         if self._waiting:
             keys, counts = summed(*np.concatenate(self._waiting, axis=1))
             self._waiting = []
@@ -98,74 +98,80 @@ def summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def cut_runs(
     comm: mpi.Comm, bounds: list[int], per_range: int, samples: list[T], term_at: Callable[[int], Any]
 ) -> list[list[slice]]:
-    """Return, for each range of about `per_range` of all ranks' terms, its places in each of this rank's runs. Collective.
+    """Return the slices of this rank's runs for each range of about `per_range` terms of all ranks. Collective over `comm`.
 
-    A range ends before one of the sorted `samples` of all ranks, the last ones at the end. `term_at` gives the term at a place.
+    A range ends before one of the sorted `samples` of all ranks, the last ranges at the end. `term_at` returns one term.
     """
     _, (total,) = mpi.exclusive_sum(comm, [bounds[-1]])
     n_ranges = comm.size * math.ceil(max(1, int(total)) / per_range / comm.size)
     ends: list[Any] = [samples[number * len(samples) // n_ranges] for number in range(1, n_ranges)] if samples else []
-    begins, found = bounds[:-1], []
+    begins, ranges = bounds[:-1], []
     with mpi.agreed(comm, "merging terms"):
         for end in [*ends, *[None] * (n_ranges - len(ends))]:
             stops = bounds[1:]
             if end is not None:
                 stops = [bisect_left(range(stop), end, begin, key=term_at) for begin, stop in zip(begins, stops, strict=True)]
-            found.append(list(map(slice, begins, stops)))
+            ranges.append(list(map(slice, begins, stops)))
             begins = stops
-    return found
+    return ranges
 
 
-def merge_runs(comm: mpi.Comm, runs: Runs, least: int, scratch: Path) -> tuple[StringSpool, np.ndarray]:
-    """Return words with counts from `least` on, which the runs then know, and the counts. Collective over `comm`."""
+def merge_runs(comm: mpi.Comm, runs: Runs, min_count: int, scratch: Path) -> tuple[StringSpool, np.ndarray]:
+    """Return the words with a count of at least `min_count`, whose ids the runs receive, and the counts. Collective over `comm`."""
     vocabulary, sums = StringSpool(scratch), [np.zeros(0, dtype=np.int64)]
     samples = sorted(code for packed in mpi.allgather_arrays(comm, pack(runs.samples)) for code in unpack(packed))
-    ranges = cut_runs(comm, runs.bounds, RANGE_WORDS, samples, lambda place: runs.words.codes(place, place + 1)[0])
+    ranges = cut_runs(comm, runs.bounds, RANGE_WORDS, samples, lambda position: runs.words.codes(position, position + 1)[0])
     for first in range(0, len(ranges), comm.size):
-        mine = ranges[first : first + comm.size]
+        own_ranges = ranges[first : first + comm.size]
         with mpi.agreed(comm, "merging words"):
-            codes = [[code for some in of_rank for code in runs.words.codes(some.start, some.stop)] for of_rank in mine]
-            counts = [np.concatenate([np.zeros(0, dtype=np.int64), *(runs.counts[some] for some in of_rank)]) for of_rank in mine]
+            codes = [
+                [code for piece in rank_slices for code in runs.words.codes(piece.start, piece.stop)] for rank_slices in own_ranges
+            ]
+            counts = [
+                np.concatenate([np.zeros(0, dtype=np.int64), *(runs.counts[piece] for piece in rank_slices)])
+                for rank_slices in own_ranges
+            ]
         received = [unpack(packed) for packed in mpi.exchange(comm, list(map(pack, codes)))]
         totals: Counter[bytes] = Counter()
         for words, numbers in zip(received, mpi.exchange(comm, counts), strict=True):
             for code, count in zip(words, numbers.tolist(), strict=True):
                 totals[code] += count
-        kept = sorted(code for code, total in totals.items() if total >= least)
-        place = {code: n for n, code in enumerate(kept)}
-        answers = [np.fromiter((place.get(code, -1) for code in words), np.int64, len(words)) for words in received]
-        places = mpi.exchange(comm, answers)
-        everywhere = mpi.allgather_arrays(comm, pack(kept))
-        sums += mpi.allgather_arrays(comm, np.fromiter((totals[code] for code in kept), np.int64, len(kept)))
+        words_kept = sorted(code for code, total in totals.items() if total >= min_count)
+        position = {code: n for n, code in enumerate(words_kept)}
+        answers = [np.fromiter((position.get(code, -1) for code in words), np.int64, len(words)) for words in received]
+        ids = mpi.exchange(comm, answers)
+        everywhere = mpi.allgather_arrays(comm, pack(words_kept))
+        sums += mpi.allgather_arrays(comm, np.fromiter((totals[code] for code in words_kept), np.int64, len(words_kept)))
         sizes = [len(vocabulary), *(part.size for part in sums[-comm.size :])]
         with mpi.agreed(comm, "merging words"):
             for packed in everywhere:
                 vocabulary.extend(unpack(packed))
-            for of_rank, found, base in zip(mine, places, offsets(sizes)[1:], strict=False):
-                found = np.where(found >= 0, found + base, -1)
-                at = offsets([some.stop - some.start for some in of_rank])
-                for some, begin, end in zip(of_rank, at[:-1], at[1:], strict=True):
-                    runs.places.put(some.start, found[begin:end])
+            for rank_slices, new_ids, base in zip(own_ranges, ids, offsets(sizes)[1:], strict=False):
+                new_ids = np.where(new_ids >= 0, new_ids + base, -1)
+                at = offsets([piece.stop - piece.start for piece in rank_slices])
+                for piece, begin, end in zip(rank_slices, at[:-1], at[1:], strict=True):
+                    runs.ids.put(piece.start, new_ids[begin:end])
     return vocabulary, np.concatenate(sums)
 
 
-def merge_keys(comm: mpi.Comm, runs: KeyRuns, least: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted keys of all ranks with sums from `least` on, and the sums. Collective over `comm`."""
+def merge_keys(comm: mpi.Comm, runs: KeyRuns, min_count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted keys of all ranks with a count of at least `min_count`, and the counts. Collective over `comm`."""
     with mpi.agreed(comm, "merging terms"):
         runs.close()
     nothing = np.zeros(0, dtype=np.int64)
-    kept, sums = [nothing], [nothing]
+    keys_kept, sums = [nothing], [nothing]
     samples: list[int] = np.sort(np.concatenate(mpi.allgather_arrays(comm, runs.samples))).tolist()
-    ranges = cut_runs(comm, runs.bounds, RANGE_KEYS, samples, lambda place: runs.keys[place : place + 1][0])
+    ranges = cut_runs(comm, runs.bounds, RANGE_KEYS, samples, lambda position: runs.keys[position : position + 1][0])
     for first in range(0, len(ranges), comm.size):
         received = []
         for spool in (runs.keys, runs.counts):
             with mpi.agreed(comm, "merging terms"):
                 parts = [
-                    np.concatenate([nothing, *(spool[some] for some in of_rank)]) for of_rank in ranges[first : first + comm.size]
+                    np.concatenate([nothing, *(spool[piece] for piece in rank_slices)])
+                    for rank_slices in ranges[first : first + comm.size]
                 ]
             received.append(np.concatenate(mpi.exchange(comm, parts)))
         keys, counts = summed(*received)
-        kept += mpi.allgather_arrays(comm, keys[counts >= least])
-        sums += mpi.allgather_arrays(comm, counts[counts >= least])
-    return np.concatenate(kept), np.concatenate(sums)
+        keys_kept += mpi.allgather_arrays(comm, keys[counts >= min_count])
+        sums += mpi.allgather_arrays(comm, counts[counts >= min_count])
+    return np.concatenate(keys_kept), np.concatenate(sums)

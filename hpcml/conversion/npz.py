@@ -1,9 +1,8 @@
-"""Matrices in numpy's files: X as scipy saves it, or dense; labels from there or a second file.
+"""Matrices in NumPy files: X as SciPy saves it, or dense; labels in the same or in a second file.
 
-A file that holds both has X as `data`, `indices`, `indptr`, `shape` and, unless it is CSR, `format`
-(COO: `row` and `col`), also with `X_` before these names, or dense as `X`; the labels as `y` (one of
-each row), as `Y` (rows × labels, 0 and 1), or as `Y_indices`, `Y_indptr`, `Y_shape`. It may have
-`feature_names`, `label_names`, `row_ids` and `splits` (a name for each row, "" for none).
+A file with both has X as `data`, `indices`, `indptr`, `shape` and, unless it is CSR, `format` (COO: `row` and `col`), also with the
+prefix `X_`, or dense as `X`; and labels as `y` (one per row), `Y` (rows × labels, 0 and 1), or `Y_indices`, `Y_indptr`, `Y_shape`.
+It may have `feature_names`, `label_names`, `row_ids` and `splits` (a name per row, "" for none).
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, check_matrix_labels, read_names
+from hpcml.conversion.conversion import Conversion, check_matrix_labels, damage_errors, read_names
 from hpcml.conversion.number_rows import FINITE, NumberRows, NumberSlice, csr_blocks, dense_blocks, finish, rows_as_csr
 from hpcml.conversion.part import Part
-from hpcml.conversion.split import no_splits_to_ignore, two_kinds_of_splits
-from hpcml.conversion.table import Batch, Roles, describe_rows, numbered
+from hpcml.conversion.split import conflicting_splits_error, no_splits_error
+from hpcml.conversion.table import Batch, Roles, describe_rows, row_namer
 from hpcml.errors import DataError, OptionError
 from hpcml.files.lines import LINE_MIB, read_lines
 from hpcml.files.opening import open_regular
@@ -34,95 +33,82 @@ from hpcml.log import is_unicode
 # The arrays of each format of a sparse matrix, besides `shape` and `data`.
 FORMATS = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
 MATRICES = [f"{prefix}{part}" for prefix in ("", "X_", "Y_") for part in ("data", "shape", "format", *sum(FORMATS.values(), ()))]
-KNOWN = {*MATRICES, "X", "Y", "y", "feature_names", "label_names", "row_ids", "splits"}  # other arrays are not read
+KNOWN = {*MATRICES, "X", "Y", "y", "feature_names", "label_names", "row_ids", "splits"}
 DAMAGE = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, KeyError, SyntaxError)
 NPY, ZIP = b"\x93NUMPY", b"PK"
-SOME = 1 << 16  # entries of a list that are looked at together
+ENTRIES = 1 << 16  # list entries per batch
 
 
 class Arrays(NamedTuple):
-    """The arrays of a .npz file, memory-mapped, by name; or the one of a .npy file, named ""."""
+    """The memory-mapped arrays of a .npz file by name, or the array of a .npy file, named ""."""
 
     path: Path
     of: dict[str, np.ndarray]
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn errors of numpy and zipfile about a damaged file into a DataError."""
-    try:
-        yield
-    except DataError:
-        raise
-    except DAMAGE as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise DataError(f"{path}: cannot be read: {reason or type(error).__name__}; get or make it again") from None
-
-
-@contextmanager
 def _opened(task: Conversion) -> Iterator[list[Arrays | None]]:
-    """Collective. In the body, the arrays of each input; None for a text. No rank may leave it before all have read."""
+    """Open the arrays of each input; None for a text file. Collective; every rank must finish reading before any rank leaves the
+    body.
+    """
     with ExitStack() as stack:
 
         def unpack() -> list[dict[str, Path] | None]:
-            """Return the .npy files of each input's arrays; those of a .npz file are copied."""
-            found: list[dict[str, Path] | None] = []
+            files_of_inputs: list[dict[str, Path] | None] = []
             for path in task.inputs:
                 folder = stack.enter_context(scratch_folder(f"{path.name}.unpacked", task.scratch))
                 with open_regular(path) as raw:
                     head = raw.read(len(NPY))
                     if head == NPY:
-                        found.append({"": path})
+                        files_of_inputs.append({"": path})
                     elif head.startswith(ZIP):
-                        with _readable(path), zipfile.ZipFile(raw) as archive:
+                        with damage_errors(path, DAMAGE, "damaged NumPy file"), zipfile.ZipFile(raw) as archive:
                             names = [name for name in sorted(KNOWN) if f"{name}.npy" in archive.namelist()]
                             for name in names:
                                 with archive.open(f"{name}.npy") as source, (folder / f"{name}.npy").open("wb") as target:
                                     shutil.copyfileobj(source, target, 1 << 22)
-                        found.append({name: folder / f"{name}.npy" for name in names})
-                    elif found:
-                        found.append(None)
+                        files_of_inputs.append({name: folder / f"{name}.npy" for name in names})
+                    elif files_of_inputs:
+                        files_of_inputs.append(None)
                     elif not head:
-                        raise DataError(f"{path}: the file is empty; expected arrays of numpy (.npz or .npy)")
+                        raise DataError(f"{path}: the file is empty; expected NumPy arrays (.npz or .npy)")
                     else:
-                        made = "as scipy.sparse.save_npz and numpy.save make"
-                        raise DataError(f"{path}: no arrays of numpy; expected a .npz file (or .npy), {made}")
-            return found
+                        writers = "as written by scipy.sparse.save_npz or numpy.save"
+                        raise DataError(f"{path}: no NumPy arrays; expected a .npz or .npy file, {writers}")
+            return files_of_inputs
 
-        files = mpi.run_on_root(task.comm, f"reading {task.what}", unpack)
+        files = mpi.run_on_root(task.comm, f"reading {task.input_name}", unpack)
         arrays: list[Arrays | None] = []
-        with mpi.agreed(task.comm, f"reading {task.what}"):
-            for path, of_file in zip(task.inputs, files, strict=True):
+        with mpi.agreed(task.comm, f"reading {task.input_name}"):
+            for path, members in zip(task.inputs, files, strict=True):
                 of: dict[str, np.ndarray] = {}
-                for name, file in (of_file or {}).items():
+                for name, file in (members or {}).items():
                     what = f"array {name}" if name else "the array"
-                    with _readable(path):
+                    with damage_errors(path, DAMAGE, "damaged NumPy file"):
                         try:
                             of[name] = np.lib.format.open_memmap(file, "r").view(np.ndarray)
                         except ValueError as error:
                             if "Python objects" not in str(error):
                                 raise
-                            objects = "holds Python objects, which could be anything; save numbers, or strings"
+                            objects = "contains Python objects; save numbers or strings"
                             raise ValueError(f"{what} {objects}") from None
                         if of[name].ndim > 2 + name.endswith("data") or of[name].dtype.kind not in "biufSU":
-                            raise ValueError(f"{what} is no list or table of numbers or strings")
-                arrays.append(None if of_file is None else Arrays(path, of))
+                            raise ValueError(f"{what} is not a list or table of numbers or strings")
+                arrays.append(None if members is None else Arrays(path, of))
         yield arrays
 
 
 class Matrix(NamedTuple):
-    """A matrix: the arrays of a sparse one by name, or a dense array."""
+    """A matrix: the arrays of a sparse matrix by name, or a dense array."""
 
-    form: str  # of FORMATS; "" for a dense one
+    form: str  # a key of FORMATS; "": dense
     parts: dict[str, np.ndarray]
     dense: np.ndarray | None
     shape: tuple[int, int]
 
 
 def find_matrix(arrays: Arrays, name: str) -> Matrix | None:
-    """Return the matrix `name` ("X", "Y") of a file, None without. Raises DataError for other forms."""
+    """Return the matrix `name` ("X", "Y") of a file, or None. Raises DataError for an unsupported form."""
     path, of = arrays
     for prefix in (f"{name}_", "") if name == "X" else (f"{name}_",):
         form = "csr" if all(f"{prefix}{part}" in of for part in FORMATS["csr"]) else ""
@@ -154,33 +140,33 @@ def find_matrix(arrays: Arrays, name: str) -> Matrix | None:
     if dense is None or dense.ndim != 2:
         return None
     if dense.dtype.kind not in "biuf":
-        raise DataError(f"{path}: array {name if name in of else 'of the file'} holds no numbers")
+        raise DataError(f"{path}: array {name if name in of else 'of the file'} does not contain numbers")
     return Matrix("", {}, dense, (dense.shape[0], dense.shape[1]))
 
 
 def matrix_blocks(path: Path, matrix: Matrix, begin: int, end: int, zero: bool) -> Iterator[NumberSlice]:
-    """Yield rows begin..end of a matrix. Raises DataError that names the row."""
+    """Yield rows begin..end of a matrix. Raises DataError."""
     dense, n_columns = matrix.dense, matrix.shape[1]
     if dense is None:
         parts = matrix.parts if matrix.form == "csr" else rows_as_csr(matrix.parts, (begin, end), matrix.shape, str(path))
         yield from csr_blocks(parts, (begin, end), n_columns, str(path), zero)
         return
 
-    def wrong(row: int, column: int, value: float) -> str:
+    def describe(row: int, column: int, value: float) -> str:
         return f"{path}: row {row + 1}: column {column + 1}: value {value:g}, {FINITE}"
 
-    yield from dense_blocks(lambda low, high: dense[low:high], (begin, end), n_columns, zero, wrong)
+    yield from dense_blocks(lambda low, high: dense[low:high], (begin, end), n_columns, zero, describe)
 
 
 def read_npz(task: Conversion) -> Part:
-    """Collective. Read an even share of the rows. Raises DataError with the row."""
+    """Read an even share of the rows. Collective. Raises DataError."""
     path, options = task.inputs[0], task.options
     with _opened(task) as (arrays, *others):
-        with mpi.agreed(task.comm, f"reading {task.what}"):
+        with mpi.agreed(task.comm, f"reading {task.input_name}"):
             X = find_matrix(arrays, "X")
             if X is None:
                 raise DataError(
-                    f"{path}: no matrix X; expected what scipy.sparse.save_npz makes, or a dense array of rows × features"
+                    f"{path}: no matrix X; expected a file of scipy.sparse.save_npz, or a dense array of rows × features"
                 )
             own: dict[str, list[str]] = {}
             for name in ("feature_names", "label_names"):
@@ -188,32 +174,32 @@ def read_npz(task: Conversion) -> Part:
                     if arrays.of[name].ndim != 1 or arrays.of[name].dtype.kind not in "US":
                         raise DataError(f"{path}: array {name}: expected a list of strings")
                     own[name] = _values(path, name, arrays.of[name])
-            # Labels are a matrix, or a list of names in an array, or the lines of a text.
-            of_labels = others[0] if others else arrays
-            Y, listed = None, ""
-            if of_labels is not None:
-                Y = find_matrix(of_labels, "Y") or (find_matrix(of_labels, "X") if others else None)
-                listed = next((name for name in (("", "y") if others else ("y",)) if name in of_labels.of), "no list")
-            if Y is None and listed == "no list" and others:
+            # Labels are a matrix, a list of names, or the lines of a text file.
+            label_arrays = others[0] if others else arrays
+            Y, list_name = None, ""
+            if label_arrays is not None:
+                Y = find_matrix(label_arrays, "Y") or (find_matrix(label_arrays, "X") if others else None)
+                list_name = next((name for name in (("", "y") if others else ("y",)) if name in label_arrays.of), "no list")
+            if Y is None and list_name == "no list" and others:
                 raise DataError(f"{task.inputs[1]}: no labels; expected a matrix of rows × labels, or y with one label of each row")
-            if Y is None and listed == "no list":
-                hint = f"name a second file that has them: hpcml convert npz {path.name} LABELS"
+            if Y is None and list_name == "no list":
+                hint = f"give a second file with labels: hpcml convert npz {path.name} LABELS"
                 raise DataError(f"{path}: no labels (y, or Y); {hint}")
             if options.label_names is not None and Y is None:
-                raise OptionError("label_names", options.label_names, "the labels have names of their own; remove it")
+                raise OptionError("label_names", options.label_names, "the labels already have names; remove it")
             if options.ignore_splits or options.test_share is not None:
                 names = _values(path, "splits", arrays.of.get("splits", np.zeros(0, "U1")).reshape(-1))
                 first = next(filter(None, map(str, names)), "")
                 if options.ignore_splits and not first:
-                    raise no_splits_to_ignore()
+                    raise no_splits_error()
                 if first and not options.ignore_splits:
-                    raise two_kinds_of_splits(options.test_share, first)
+                    raise conflicting_splits_error(options.test_share, first)
         n_rows, n_features = X.shape
         n_labels = 0 if Y is None else Y.shape[1]
         feature_names = read_names(task.comm, options.feature_names, n_features, "features") or own.get("feature_names")
         label_names = read_names(task.comm, options.label_names, n_labels, "labels") or own.get("label_names")
         begin, end = task.share(n_rows)
-        with mpi.agreed(task.comm, f"reading {task.what}"):
+        with mpi.agreed(task.comm, f"reading {task.input_name}"):
             for what, names, size in (("feature_names", feature_names, n_features), ("label_names", label_names, n_labels)):
                 if names is not None and len(names) != size:
                     raise DataError(f"{path}: {what} has {len(names)} names, but expected {size}")
@@ -229,32 +215,26 @@ def read_npz(task: Conversion) -> Part:
             if Y is not None:
                 check_matrix_labels(path, options)
                 if Y.shape[0] != n_rows:
-                    raise DataError(f"{of_labels.path}: the labels have {Y.shape[0]} rows, but X has {n_rows}")
-                for block in matrix_blocks(of_labels.path, Y, begin, end, False):
-                    if (block.data != 1).any():
-                        wrong = int(np.argmax(block.data != 1))
-                        row = begin + rows.labels.n_rows + int(np.searchsorted(np.cumsum(block.lengths), wrong, side="right"))
-                        value = f"{block.data[wrong]:g} as a label, but expected 0 or 1"
-                        raise DataError(f"{of_labels.path}: row {row + 1}: {value}")
-                    rows.labels.add(block.lengths, block.indices)
-            elif of_labels is None:
+                    raise DataError(f"{label_arrays.path}: the labels have {Y.shape[0]} rows, but X has {n_rows}")
+                rows.append_label_matrix(matrix_blocks(label_arrays.path, Y, begin, end, False), label_arrays.path, begin)
+            elif label_arrays is None:
                 lines = _text_labels(task.inputs[1], begin, end, n_rows)
             else:
-                lists["y"] = of_labels.path, of_labels.of[listed]
+                lists["y"] = label_arrays.path, label_arrays.of[list_name]
             for name, (file, array) in lists.items():
                 if array.shape != (n_rows,):
                     what = "the labels are" if name == "y" else f"array {name} has"
                     raise DataError(f"{file}: {what} {' × '.join(map(str, array.shape))}, but X has {n_rows} rows")
             ids, splits = (name if name in lists else None for name in ("row_ids", "splits"))
             roles = Roles(labels=("y",) if Y is None else (), id=ids, split=splits)
-            for low in range(begin, end, SOME):
-                n = min(SOME, end - low)
+            for low in range(begin, end, ENTRIES):
+                n = min(ENTRIES, end - low)
                 columns: dict[str, list[Any]] = {
                     name: _values(path, name, array[low : low + n]) for name, (_, array) in lists.items()
                 }
                 columns.setdefault("y", list(islice(lines, n)))
-                describe_rows(rows, Batch(n, columns, numbered(path, low)), roles, options, by_number=Y is not None)
-            next(lines, None)  # reads what follows this rank's rows
+                describe_rows(rows, Batch(n, columns, row_namer(path, low)), roles, options, by_number=Y is not None)
+            next(lines, None)  # checks the number of lines
     task.log.detail(f"{path}: read")
     return finish(task, rows, None if Y is None else label_names or [str(label) for label in range(n_labels)])
 
@@ -264,20 +244,20 @@ def _values(path: Path, name: str, values: np.ndarray) -> list[Any]:
     if values.dtype.kind not in "US":
         return values.tolist()
     try:
-        found = [value.decode() if isinstance(value, bytes) else str(value) for value in values.tolist()]
+        strings = [value.decode() if isinstance(value, bytes) else str(value) for value in values.tolist()]
     except UnicodeDecodeError:
         raise DataError(f"{path}: array {name}: a string is not UTF-8") from None
-    for text in found:
+    for text in strings:
         if "\0" in text or not is_unicode(text):
-            raise DataError(f"{path}: array {name}: {text!r} holds a character that cannot be stored; remove it")
-    return found
+            raise DataError(f"{path}: array {name}: {text!r} contains a character that cannot be stored; remove it")
+    return strings
 
 
 def _text_labels(path: Path, begin: int, end: int, n_rows: int) -> Iterator[str]:
-    """Yield lines begin..end of a text, one for each row. Raises DataError, OSError."""
+    """Yield lines begin..end of a text file with one line per row. Raises DataError, OSError."""
     number = 0
     for number, line in read_lines(path, LINE_MIB << 20):
         if begin < number <= end:
             yield line
     if number != n_rows:
-        raise DataError(f"{path}: {number} lines, but X has {n_rows} rows; expected a line with the labels of each row")
+        raise DataError(f"{path}: {number} lines, but X has {n_rows} rows; expected one line of labels per row")

@@ -1,4 +1,4 @@
-"""The options of `hpcml convert`, with their rules. `hpcml.conversion.sources` says which of them each source has."""
+"""The options of `hpcml convert` and their rules. `hpcml.conversion.sources` lists the options of each source."""
 
 from __future__ import annotations
 
@@ -8,137 +8,137 @@ from typing import Annotated, Literal
 
 from hpcml.options import FieldNames, Flag, Name, Names, NotWith, Only, Or, Range, Several
 
-MAX_ROWS = 2**40  # so that sizes in bytes fit int64
-# Rules of options for texts, and for numbers.
+MAX_ROWS = 2**40  # sizes in bytes fit int64
+# Rules for options of texts and of numbers.
 OF_TEXT, OF_NUMBERS = Only("text", "fields"), NotWith("text", "fields")
-NOT_LIKE, LIKE = NotWith("like"), Only("like")  # --like: its file decides, or the option is about it
+NOT_LIKE, LIKE = NotWith("like"), Only("like")  # the --like file decides, or the option needs it
 
 
 @dataclass(frozen=True)
 class ConvertOptions:
-    """Options of `hpcml convert`; those that a source does not have keep their defaults."""
+    """Options of `hpcml convert`. Options that a source does not have keep their defaults."""
 
     text: Annotated[tuple[str, ...], Names, NotWith("fields")] = ()
-    """Columns of texts, whose words are not told apart (--fields names columns whose words are)."""
+    """Text columns. A word is the same feature in all of them; use --fields for separate features."""
     labels: Annotated[tuple[str, ...], Names, Or("int")] = ()
-    """Columns (h5ad: of obs) whose values are labels. A list is several labels. A row whose values are all
-    empty is unlabelled (--empty-labels). synthetic text: the number of labels.
+    """Columns with labels (h5ad: of obs). A list is several labels. A row whose values are all empty is unlabelled (see
+    --empty-labels). synthetic text: number of labels.
     """
     labels_as_text: Annotated[Flag, Only("labels")] = False
-    """Keep the values of --labels as they are written. Default: where all values of a column are
-    numbers, 1 and 1.0 are one label, and 2.5 is an error.
-    """
+    """Keep the values of --labels as written. Default: in a column of numbers, 1 and 1.0 are one label, and 2.5 is an error."""
     indicators: Annotated[tuple[str, ...], Names] = ()
-    """Columns of 1 or True and 0 or False, each of which is a label with the name of the column. A row
-    with an empty value is unlabelled (--empty-labels).
+    """Columns of 1 or True and 0 or False; each is a label with the name of the column. A row with an empty value is unlabelled
+    (see --empty-labels).
     """
     label_xml: Path | None = None
-    """MULAN's XML file, whose labels are the indicators. Default: the attributes that MEKA's -C in the
-    relation names, if no other option names labels.
+    """MULAN XML file; its labels are the indicators. Default: the attributes that MEKA's -C in the relation names, unless another
+    option names labels.
     """
     empty_labels: Annotated[Literal["none"] | None, Only("labels", "indicators")] = None
-    """none: a row with empty or missing labels has no label, which makes it a negative example of
-    every label. Default: nobody labelled it, so it is not used for training or evaluation.
+    """none: a row with empty or missing labels has no labels and is a negative example of every label. Default: the row is
+    unlabelled and is not used for training or evaluation.
     """
     label_separator: Annotated[str | None, Only("labels")] = None
-    r"""Text between the labels in one value, such as ";"; a label may hold it as `\;`, and `\` as `\\`.
-    Default: a value is one label.
+    r"""Text between labels in one value, such as ";"; write `\;` for the separator in a label and `\\` for `\`. Default: a value is
+    one label.
     """
     features: Annotated[tuple[str, ...], Names, OF_NUMBERS, Or("int")] = ()
-    """Columns of numbers that are features. Default without texts: all that nothing else names,
-    without row numbers, indexes of pandas and identifiers. synthetic text: the number of features.
+    """Numeric feature columns. Default without text: all columns without another role, except row numbers, pandas indexes and
+    identifiers. synthetic text: number of features.
     """
     id: Annotated[str | None, Name] = None
-    """Column that names the rows. Default for h5ad: the index of obs."""
+    """Column with row names. Default for h5ad: the index of obs."""
     unique_ids: Flag = False
-    """Two rows with the same id are an error. Default: the log counts them."""
+    """Reject repeated ids. Default: repeated ids are counted in the log."""
     split_column: Annotated[str | None, Name] = None
     """Column with the split of each row, such as train or test."""
     group: Annotated[str | None, Name] = None
-    """Column (jsonl: key, annif: field of the metadata) that names the group of each row, such as the work of an edition or the
-    patient of a sample. No split, fold or sample divides a group. Rows without a value are groups of their own.
+    """Column (jsonl: key, annif: metadata field) with the group of each row, such as the work of an edition or the patient of a
+    sample. Splits, folds and samples keep groups together. A row without a value is its own group.
     """
     missing_as_zero: Annotated[Flag, OF_NUMBERS] = False
-    """Take a missing number for 0. Default: it is an error."""
+    """Read missing numbers as 0. Default: a missing number is an error."""
     missing_columns_as_zero: Annotated[Flag, OF_NUMBERS, LIKE] = False
-    """With --like: features of that file that the input lacks are 0 in all rows. Default: a missing column is an error."""
+    """With --like: features of that file that are missing from the input are 0 in all rows. Default: a missing column is an error.
+    """
     delimiter: str | None = None
-    """Character between the columns, such as ";". Default: a comma."""
+    """Character between columns, such as ";". Default: a comma."""
     no_quotes: Flag = False
     """Treat quotation marks as ordinary characters. Default: values may be quoted."""
     quotes: Flag = False
     """Values may be quoted, as in "a b". Default: quotation marks are ordinary characters."""
     zero_based: Flag = False
-    """Indices start at 0, not at 1."""
+    """Indices start at 0. Default: at 1."""
     rows: Annotated[int | None, Range(1, MAX_ROWS)] = None
-    """Number of rows to make."""
+    """Number of rows to generate."""
     least_positives: float | None = None
-    """synthetic text: least number of rows in which a label is expected; may be a fraction. Default: the
-    rarest labels may have none.
-    """
+    """synthetic text: minimum expected number of rows per label; may be a fraction. Default: no minimum."""
     folder_splits: Flag = False
-    """The topmost folders (train, test) are splits, and the folders in them labels."""
+    """The top folders (such as train, test) are splits, and their subfolders are labels."""
     encoding: str | None = None
     """Encoding of the files, such as latin-1. Default: utf-8."""
     test_years: Annotated[tuple[str, ...], Several, Or("int")] = ()
-    """Years whose citations are the split test, as in 2019, 2017-2019 or 2019- (and later); the others are the split train."""
+    """Years whose citations form the split test, such as 2019, 2017-2019 or 2019- (and later); other citations form the split
+    train.
+    """
     major_topics: Flag = False
-    """Only headings that are major topics of a citation are its labels."""
+    """Use only headings that are major topics of a citation as labels."""
     no_check_tags: Flag = False
-    """Leave out MeSH check tags, the headings that indexers check for every article, such as Humans and Adult."""
+    """Exclude MeSH check tags, the headings that indexers check for every article, such as Humans and Adult."""
     layer: Annotated[str | None, NotWith("raw", "obsm")] = None
-    """Layer that is the matrix of features. Default: X."""
+    """Layer with the feature matrix. Default: X."""
     raw: Annotated[Flag, NotWith("obsm")] = False
-    """Take the matrix and the features of raw. Default: X and var."""
+    """Use matrix and features of raw. Default: X and var."""
     obsm: str | None = None
-    """Entry of obsm that is the matrix of features, which are named NAME:0 and so on. Default: X."""
+    """Entry of obsm with the feature matrix; features are named NAME:0, NAME:1 and so on. Default: X."""
     vocabulary: Path | None = None
-    """Subject vocabulary (TSV or CSV), which names the subjects; others are left out. Default: all subjects of the documents."""
+    """Subject vocabulary (TSV or CSV) with the names of subjects; other subjects are skipped. Default: all subjects of the
+    documents.
+    """
     language: Annotated[str | None, Only("vocabulary")] = None
-    """Language of the labels of a vocabulary as CSV, such as en."""
+    """Language of the labels in a CSV vocabulary, such as en."""
     unindexed: Flag = False
-    """Keep documents without subjects, to score them. Default: they are left out."""
+    """Keep documents without subjects, for prediction. Default: they are skipped."""
     feature_names: Path | None = None
-    """Text file with the names of the features, one a line."""
+    """Text file with one feature name per line."""
     label_names: Path | None = None
-    """Text file with the names of the labels, one a line."""
+    """Text file with one label name per line."""
     descriptors: Path | None = None
-    """File with a readable title for each label: NLM's file of MeSH descriptors (desc2026.xml, or .gz), or lines "name=UI" or
-    `UI<tab>name<tab>tree numbers`. Titles are shown next to the names of labels.
+    """File with a readable title per label: NLM's MeSH descriptors (desc2026.xml or .gz), or lines of "name=UI" or
+    `UI<tab>name<tab>tree numbers`. Titles are shown next to label names.
     """
     fields: Annotated[tuple[str, ...], FieldNames, NOT_LIKE] = ()
-    """Make separate features for each of these fields. With title=T,text=A the feature "crop T" is the
-    word crop in a title. Without =T the name is the tag. JSON lines and tables may have any fields,
-    strings or lists. Default: the words of title and text, not told apart.
+    """Text fields with separate features. With title=T,text=A, the word crop in a title is the feature "crop T". Without =T the tag
+    is the name. JSON lines and tables may have any fields with strings or lists. Default: the words of title and text are the same
+    features.
     """
     whole_fields: Annotated[tuple[str, ...], FieldNames, NOT_LIKE, Only("fields")] = ()
-    """Those of --fields whose values are features as they are, such as the names of journals."""
+    """Fields among --fields whose whole values are features, such as journal names."""
     headings_as_features: Annotated[Flag, NOT_LIKE, OF_TEXT] = False
-    """The labels of a row are features, too, named as in "Humans (heading)". Training leaves a label's own one out."""
+    """Use the labels of a row as features, too, with names such as "Humans (heading)". Training a label excludes its own heading.
+    """
     binary: Annotated[Flag, NOT_LIKE, OF_TEXT] = False
-    """Words are present or not. Default: log(tf + 1) · idf with unit length."""
+    """Give words the value 1. Default: log(tf + 1) · idf with unit length."""
     pairs: Annotated[Flag, NOT_LIKE, OF_TEXT] = False
-    """Use adjacent word pairs, too, with no stop word and no punctuation between."""
+    """Also use pairs of adjacent words, without stop words or punctuation between them."""
     min_df: Annotated[int, Range(1), NOT_LIKE, OF_TEXT] = 1
-    """Keep words that occur in at least this number of training rows."""
+    """Minimum number of training rows with a word."""
     stop_words: Annotated[Path | None, NOT_LIKE, OF_TEXT] = None
-    """File of words to leave out, one a line."""
+    """File with one word per line to exclude."""
     like: Path | None = None
-    """Dataset, or run folder of a model, whose features and labels are used again. Labels that it lacks are kept aside as unknown.
-    """
+    """Dataset, or run folder of a model, with the features and labels to use. Labels missing from it are stored as unknown."""
     new_labels: Annotated[Flag, LIKE] = False
-    """With --like: labels that the file lacks become labels, too, behind those of the file."""
+    """With --like: add labels missing from that file, after its labels."""
     renamed: Annotated[tuple[str, ...], Several, LIKE] = ()
-    """With --like: labels with another name than in the file, as in OLD=NEW, or files with `OLD<tab>NEW` on each line."""
+    """With --like: renamed labels as OLD=NEW, or files with `OLD<tab>NEW` on each line."""
     ignore_splits: Flag = False
-    """Ignore the splits of the rows in the input (jsonl: the key split; npz: the array splits), for instance to
-    draw others with --test-share.
-    """
+    """Ignore the splits in the input (jsonl: key split; npz: array splits), for instance to draw new ones with --test-share."""
     test_share: Annotated[float | None, NotWith("split_column", "folder_splits", "test_years")] = None
-    """Share of the rows in the random split test; the others are the split train."""
+    """Share of rows in the random split test; other rows form the split train. Default: no random split."""
     seed: Annotated[int, Only("test_share")] = 0
-    """Random seed for the split of --test-share and for synthetic rows. Default: 0."""
+    """Random seed for --test-share and for synthetic rows. Default: 0."""
     skip_bad: Annotated[int, Range(0)] = 0
-    """Maximum number of bad records to skip; the log and the dataset count them. Default: 0, a bad record is an error."""
+    """Maximum number of bad records to skip; they are counted in the log and in the dataset. Default: 0, a bad record is an error.
+    """
     max_line_mb: Annotated[int | None, Range(1, 1 << 16)] = None
-    """Largest line (csv, tsv: row; folder, annif: file; pubmed: record) in MiB. Default: 16."""
+    """Maximum size of a line (csv, tsv: row; folder, annif: file; pubmed: record) in MiB. Default: 16."""

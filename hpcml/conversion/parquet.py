@@ -1,52 +1,44 @@
-"""Parquet files: rows come in small batches, so that no row group is ever in memory as a whole."""
+"""Parquet files, read in small batches, so no row group is completely in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import Conversion, damage_errors
 from hpcml.conversion.part import Part
-from hpcml.conversion.table import NAME_COLUMNS, Batch, Roles, numbered, read_table, wanted
+from hpcml.conversion.table import NAME_COLUMNS, Batch, Roles, columns_to_read, read_table, row_namer
 from hpcml.errors import DataError
 from hpcml.files.opening import open_regular
 from hpcml.files.table import pyarrow
 from hpcml.partition import bounds_in_items
 
-ROWS = 2048  # that are looked at together
-BUFFER = 1 << 20  # bytes of a column that are read at once
+ROWS = 2048  # per batch
+BUFFER = 1 << 20  # bytes per read of a column
 
 
 class ParquetFile(NamedTuple):
-    """A Parquet file: its columns, and the rows of its row groups."""
+    """A Parquet file: its columns, and the number of rows of each row group."""
 
     path: Path
     names: list[str]
     groups: list[int]
-    of_pandas: list[str]  # columns that are an index of pandas
+    pandas_index: list[str]
 
 
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn errors of pyarrow about a damaged file into a DataError."""
-    try:
-        yield
-    except (pyarrow().ArrowException, ValueError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise DataError(f"{path}: not a Parquet file, or truncated or damaged ({reason}); get or make it again") from None
+def _readable(path: Path) -> AbstractContextManager[None]:
+    errors = (pyarrow().ArrowException, ValueError, OSError)
+    return damage_errors(path, errors, "not a Parquet file, or truncated or damaged")
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """The file, of which columns are read piece by piece. Raises DataError, OSError."""
-    with open_regular(path):  # no pipe, and no error of pyarrow's where the operating system says what is wrong
+    with open_regular(path):  # refuses pipes and raises OSError with the system's reason
         pass
     with _readable(path):
         file = pyarrow().parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
@@ -62,8 +54,8 @@ def open_parquet(paths: Sequence[Path]) -> list[ParquetFile]:
         with _opened(path) as file:
             names = list(file.schema_arrow.names)
             with _readable(path):
-                of_pandas = file.schema_arrow.pandas_metadata
-            index = of_pandas.get("index_columns") if isinstance(of_pandas, dict) else None
+                pandas_metadata = file.schema_arrow.pandas_metadata
+            index = pandas_metadata.get("index_columns") if isinstance(pandas_metadata, dict) else None
             index = [name for name in index if isinstance(name, str)] if isinstance(index, list) else []
             groups = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
             files.append(ParquetFile(path, names, groups, index))
@@ -71,23 +63,22 @@ def open_parquet(paths: Sequence[Path]) -> list[ParquetFile]:
 
 
 def read_parquet(task: Conversion) -> Part:
-    """Collective. Read an even share of the rows. Raises DataError that names the row."""
-    with mpi.agreed(task.comm, f"reading {task.what}"):
+    """Read an even share of the rows. Collective. Raises DataError."""
+    with mpi.agreed(task.comm, f"reading {task.input_name}"):
         pyarrow()
-    files = mpi.run_on_root(task.comm, f"reading {task.what}", lambda: open_parquet(task.inputs))
+    files = mpi.run_on_root(task.comm, f"reading {task.input_name}", lambda: open_parquet(task.inputs))
     bounds = bounds_in_items([sum(file.groups) for file in files], task.comm.size)
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
-        for number, (file, of_file) in enumerate(zip(files, bounds, strict=True)):
-            begin, end = of_file[task.comm.rank : task.comm.rank + 2]
-            for batch in batches_of(file, begin, end, roles.indicators, *wanted(roles, features)) if begin < end else ():
+        for number, (file, file_bounds) in enumerate(zip(files, bounds, strict=True)):
+            begin, end = file_bounds[task.comm.rank : task.comm.rank + 2]
+            for batch in batches_of(file, begin, end, roles.indicators, *columns_to_read(roles, features)) if begin < end else ():
                 yield batch._replace(file=number)
 
-    return read_table(task, [file.names for file in files], batches, files[0].of_pandas)
+    return read_table(task, [file.names for file in files], batches, files[0].pandas_index)
 
 
 def _is_number(kind: Any) -> bool:
-    """Return whether the values of a type are read as numbers."""
     from pyarrow import types
 
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
@@ -102,7 +93,7 @@ def batches_of(
     others: list[str],
     hint: str = NAME_COLUMNS,
 ) -> Iterator[Batch]:
-    """Rows begin..end of a file, of whole row groups. Raises DataError, with `hint` where a column holds no numbers; OSError."""
+    """Yield rows begin..end of a file. Raises DataError (with `hint` for a column without numbers), OSError."""
     from pyarrow import types
 
     ends = np.cumsum(file.groups)
@@ -114,27 +105,29 @@ def batches_of(
         for name in numbers:
             kind = opened.schema_arrow.field(name).type
             if not _is_number(kind):
-                raise DataError(f"{file.path}: column {name!r} holds {kind}, but expected numbers; {hint}")
+                raise DataError(f"{file.path}: column {name!r} contains {kind}, but expected numbers; {hint}")
         for name in others:
-            kind = given = opened.schema_arrow.field(name).type
+            kind = declared_type = opened.schema_arrow.field(name).type
             while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_dictionary(kind):
                 kind = kind.value_type
             strings = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
             if not (strings or _is_number(kind) or types.is_null(kind)):
-                raise DataError(f"{file.path}: column {name!r} holds {given}, but expected strings or whole numbers")
+                raise DataError(f"{file.path}: column {name!r} contains {declared_type}, but expected strings or whole numbers")
         with _readable(file.path):
-            found = opened.iter_batches(ROWS, row_groups=groups, columns=[*numbers, *others], use_threads=False)
+            batches = opened.iter_batches(ROWS, row_groups=groups, columns=[*numbers, *others], use_threads=False)
         while at < end:
             with _readable(file.path):
-                batch = next(found, None)
+                batch = next(batches, None)
             if batch is None:
-                raise DataError(f"{file.path}: ends after {at} rows, but says that it has {int(ends[-1])}; get or make it again")
-            some = batch.slice(max(0, begin - at), max(0, min(end, at + batch.num_rows) - max(begin, at)))
-            if some.num_rows:
+                raise DataError(
+                    f"{file.path}: ends after {at} rows, but its metadata say {int(ends[-1])}; download or create it again"
+                )
+            rows = batch.slice(max(0, begin - at), max(0, min(end, at + batch.num_rows) - max(begin, at)))
+            if rows.num_rows:
                 with _readable(file.path):
-                    columns: dict[str, Any] = {name: some.column(name).to_pylist() for name in others}
+                    columns: dict[str, Any] = {name: rows.column(name).to_pylist() for name in others}
                     for name in numbers:
-                        column = some.column(name).cast(pyarrow().float64(), safe=False)
+                        column = rows.column(name).cast(pyarrow().float64(), safe=False)
                         columns[name] = column.to_numpy(zero_copy_only=False)
-                yield Batch(some.num_rows, columns, numbered(file.path, max(begin, at)))
+                yield Batch(rows.num_rows, columns, row_namer(file.path, max(begin, at)))
             at += batch.num_rows

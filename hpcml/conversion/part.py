@@ -1,7 +1,7 @@
-"""Rows on their way to a dataset: this rank's rows with labels, ids and splits, and the columns, equal on all ranks.
+"""Rows of one rank before they are written: features, labels, ids and splits; the columns are equal on all ranks.
 
-Without --like all labels that rows have are labels of the dataset. With it these are the labels of that file; what it lacks is kept
-beside them as unknown, by name, so that a model of that file can be judged on all that the rows have.
+Without --like, all labels of the rows become labels of the dataset. With --like, the labels are those of that file; other labels
+are stored by name as unknown labels, so that a model of that file can be evaluated on all labels of the rows.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from hpcml.files.spool import SLICE, Spool, StringSpool, slices
 from hpcml.log import named, plural
 from hpcml.mpi.routing import Routing
 
-WAITING = 1 << 16  # rows and labels that wait in memory
+BUFFERED = 1 << 16  # rows and labels held in memory
 
 
-class WaitingRows:
-    """Rows that grow at their end and wait outside of memory: CSR arrays. Local; raises OSError."""
+class RowBuffer:
+    """Growing CSR arrays in temporary files. Local; raises OSError."""
 
     def __init__(self, scratch: Path, dtype: type = np.int64, with_data: bool = False) -> None:
         self.scratch, self.indptr, self.indices = scratch, Spool(scratch, np.int64), Spool(scratch, dtype)
@@ -42,8 +42,8 @@ class WaitingRows:
         self.indptr.append(np.zeros(1, dtype=np.int64))
         self.n_rows = 0
 
-    def add(self, lengths: np.ndarray, indices: np.ndarray, data: np.ndarray | None = None) -> None:
-        """Append rows of so many entries."""
+    def append(self, lengths: np.ndarray, indices: np.ndarray, data: np.ndarray | None = None) -> None:
+        """Append rows with these numbers of entries."""
         self.n_rows += len(lengths)
         self.indptr.append(self.indices.size + np.cumsum(lengths))
         self.indices.append(indices)
@@ -52,7 +52,7 @@ class WaitingRows:
 
 
 class RowIds:
-    """This rank's row ids ("": none), or lines, from 0, of this rank's: slices as lists; outside of memory. Local."""
+    """This rank's row ids ("": none) and line numbers (from 0), in temporary files. Local."""
 
     def __init__(self, scratch: Path) -> None:
         self.ids, self.lines = StringSpool(scratch), Spool(scratch, np.int64)
@@ -64,24 +64,24 @@ class RowIds:
 
 
 class LabelledRows:
-    """Labels, ids, splits and keys of this rank's rows, whatever the rows are. Local; raises OSError.
-
-    Splits and keys are in memory; the rest waits outside of it.
+    """Labels, ids, splits and keys of this rank's rows. Splits and keys are in memory, the rest in temporary files. Local; raises
+    OSError.
     """
 
     def __init__(self, task: Conversion, with_ids: bool = True, at_once: bool = False) -> None:
-        """`at_once`: see `LabelValues`."""
         self.scratch = scratch = task.scratch
-        self.labels = WaitingRows(scratch, np.int32)
+        self.labels = RowBuffer(scratch, np.int32)
         known = () if task.like is None else [*task.like.label_names, *task.like.renamed]
         self.label_values = LabelValues(task.options.labels_as_text, known, at_once)
-        self.places: list[tuple[int, Callable[[int], object]]] = []  # with --unique-ids: first row and place of rows of each batch
-        self.label_numbers: defaultdict[str, int] = defaultdict(int)  # of labels that are given by name
+        self.locations: list[
+            tuple[int, Callable[[int], object]]
+        ] = []  # with --unique-ids: first row of each batch, and its `locate`
+        self.label_numbers: defaultdict[str, int] = defaultdict(int)  # of label names
         self.label_numbers.default_factory = self.label_numbers.__len__
         self.row_ids = RowIds(scratch) if with_ids else None
         self.splits: list[str] = []
-        self.unlabelled = array("q")  # the places of rows that nobody labelled
-        self.n_lines: int | None = None  # that this rank has read, where lines name rows without an id; None: rows are counted
+        self.unlabelled = array("q")  # row numbers
+        self.n_lines: int | None = None  # lines read, if rows without an id are named by line; None: by row
         self.content_keys, self.id_keys, self.group_keys = array("Q"), array("Q"), array("Q")  # 0: no id, no group
         self._labels, self._lengths, self._ids, self._lines = array("i"), array("q"), list[str](), array("q")
 
@@ -93,15 +93,15 @@ class LabelledRows:
         lines: Sequence[int] | None = None,
         groups: Sequence[str] = (),
     ) -> None:
-        """Append what is known of rows; labels None: they are added by number.
+        """Append labels, ids, splits and groups of rows. `labels` None: labels are added by number.
 
-        The labels of an unlabelled row are None. Empty `splits` or `groups`: the rows of the source have none.
+        The labels of an unlabelled row are None. Empty `splits` or `groups`: the source has none.
         """
         if labels is not None:
             if None in labels:
                 first = self.labels.n_rows + len(self._lengths)
-                self.unlabelled.extend(first + row for row, of_row in enumerate(labels) if of_row is None)
-                labels = [of_row or () for of_row in labels]
+                self.unlabelled.extend(first + row for row, row_labels in enumerate(labels) if row_labels is None)
+                labels = [row_labels or () for row_labels in labels]
             self._labels.extend(map(self.label_numbers.__getitem__, chain.from_iterable(labels)))
             self._lengths.extend(map(len, labels))
         if self.row_ids is not None:
@@ -111,13 +111,13 @@ class LabelledRows:
             self.id_keys.extend(name_key(ID, name) for name in ids)
         self.group_keys.extend(name_key(GROUP, name) for name in groups)
         self.splits.extend(map(sys.intern, splits))
-        if len(self._labels) + len(self._lengths) + len(self._ids) >= WAITING:
+        if len(self._labels) + len(self._lengths) + len(self._ids) >= BUFFERED:
             self.flush()
 
     def flush(self) -> None:
-        """Put away what waits in memory."""
+        """Move buffered rows to the temporary files."""
         if self._lengths:
-            self.labels.add(np.array(self._lengths, dtype=np.int64), np.array(self._labels, dtype=np.int32))
+            self.labels.append(np.array(self._lengths, dtype=np.int64), np.array(self._labels, dtype=np.int32))
         if self.row_ids is not None and self._ids:
             self.row_ids.ids.extend([row_id.encode() for row_id in self._ids])
             self.row_ids.lines.append(np.array(self._lines, dtype=np.int64))
@@ -127,36 +127,36 @@ class LabelledRows:
     def keep(self, flags: np.ndarray) -> None:
         """Keep the flagged rows (n_rows)."""
         self.flush()
-        labels, row_ids = WaitingRows(self.scratch, np.int32), RowIds(self.scratch)
-        for some in slices(flags.size, WAITING):
-            ends = self.labels.indptr[some.start : some.stop + 1]
+        labels, row_ids = RowBuffer(self.scratch, np.int32), RowIds(self.scratch)
+        for rows in slices(flags.size, BUFFERED):
+            ends = self.labels.indptr[rows.start : rows.stop + 1]
             sizes = np.diff(ends)
-            labels.add(sizes[flags[some]], self.labels.indices[ends[0] : ends[-1]][np.repeat(flags[some], sizes)])
-            row_ids.ids.extend(list(compress(self.row_ids.ids.codes(some.start, some.stop), flags[some])))
-            row_ids.lines.append(self.row_ids.lines[some][flags[some]])
+            labels.append(sizes[flags[rows]], self.labels.indices[ends[0] : ends[-1]][np.repeat(flags[rows], sizes)])
+            row_ids.ids.extend(list(compress(self.row_ids.ids.codes(rows.start, rows.stop), flags[rows])))
+            row_ids.lines.append(self.row_ids.lines[rows][flags[rows]])
         self.labels, self.row_ids, self.splits = labels, row_ids, list(compress(self.splits, flags))
-        kept = (array("Q", compress(keys, flags)) for keys in (self.content_keys, self.id_keys, self.group_keys))
-        self.content_keys, self.id_keys, self.group_keys = kept
+        keys_kept = (array("Q", compress(keys, flags)) for keys in (self.content_keys, self.id_keys, self.group_keys))
+        self.content_keys, self.id_keys, self.group_keys = keys_kept
         unlabelled = np.zeros(flags.size, dtype=bool)
         unlabelled[np.array(self.unlabelled, dtype=np.int64)] = True
         self.unlabelled = array("q", np.flatnonzero(unlabelled[flags]).tolist())
 
     def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the keys of the rows, and those of their groups if any rank has some. Collective over `comm`."""
-        keys, of_ids, of_groups = (np.array(found, np.uint64) for found in (self.content_keys, self.id_keys, self.group_keys))
-        if of_ids.size:
-            keys = np.where(of_ids != 0, of_ids, keys)
-        if not mpi.agreed_any(comm, bool(of_groups.any())):
+        """Return the keys of the rows, and of their groups (None if no rank has any). Collective over `comm`."""
+        keys, id_keys, group_keys = (np.array(values, np.uint64) for values in (self.content_keys, self.id_keys, self.group_keys))
+        if id_keys.size:
+            keys = np.where(id_keys != 0, id_keys, keys)
+        if not mpi.agreed_any(comm, bool(group_keys.any())):
             return keys, None
-        return keys, np.where(of_groups != 0, of_groups, keys) if of_groups.size else keys
+        return keys, np.where(group_keys != 0, group_keys, keys) if group_keys.size else keys
 
 
 def check_ids(task: Conversion, rows: LabelledRows) -> None:
-    """Log how many rows have the id of an earlier row; with --unique-ids, raise DataError for the first. Collective."""
+    """Log the number of repeated ids; with --unique-ids, raise DataError for the first. Collective."""
     comm, keys, row_ids = task.comm, np.array(rows.id_keys, np.uint64), rows.row_ids
     with_id = np.flatnonzero(keys)
     if task.options.unique_ids and not mpi.agreed_any(comm, bool(with_id.size)):
-        raise OptionError("unique_ids", True, "has no effect on rows without ids; name the column of ids with --id, or remove it")
+        raise OptionError("unique_ids", True, "has no effect on rows without ids; name the id column with --id, or remove it")
     routing = Routing(comm, (keys[with_id] % np.uint64(comm.size)).astype(np.int64))
     received = routing.send(keys[with_id])  # in the order of the rows
     order = np.argsort(received, kind="stable")
@@ -166,76 +166,74 @@ def check_ids(task: Conversion, rows: LabelledRows) -> None:
         return
     repeats = with_id[routing.answer(is_repeat)]
     sentence = ""
-    with mpi.agreed(comm, f"reading {task.what}"):
+    with mpi.agreed(comm, f"reading {task.input_name}"):
         if repeats.size:
             row = int(repeats[0])
             (row_id,), (line,) = row_ids.ids[row : row + 1], row_ids.lines[row : row + 1].tolist()
             kind = "row" if rows.n_lines is None else "line"
-            batch = next(((first, place) for first, place in reversed(rows.places) if first <= row), None)
-            where = f"{task.what}: {kind} {line + row_ids.lines_above + 1}" if batch is None else batch[1](row - batch[0])
-            sentence = f"{where}: id {named(row_id)!r} is that of an earlier row, too"
+            batch = next(((first, locate) for first, locate in reversed(rows.locations) if first <= row), None)
+            where = f"{task.input_name}: {kind} {line + row_ids.lines_above + 1}" if batch is None else batch[1](row - batch[0])
+            sentence = f"{where}: id {named(row_id)!r} is also the id of an earlier row"
             if task.options.unique_ids:
                 raise DataError(f"{sentence} (--unique-ids)")
     counts, sentences = zip(*comm.allgather((repeats.size, sentence)), strict=True)
     count = plural(sum(counts), "row")
-    task.log(f"{next(filter(None, sentences))}; {count} in all have the id of an earlier row")
+    task.log(f"{next(filter(None, sentences))}; {count} in total repeat the id of an earlier row")
 
 
 @dataclass
 class Part:
-    """This rank's rows (without `data` their values are 1), and what is known of them.
-
-    `row_numbers` are other numbers of this rank's rows, by name; the dataset keeps them in its
-    group `rows`. Everything but the rows, their numbers and `dropped` is the same on all ranks.
+    """This rank's rows and the features and labels of all ranks. Everything except rows, `row_numbers` and `dropped` is equal on
+    all ranks.
     """
 
-    matrices: dict[str, WaitingRows]  # X, the label sets Y and, where there are some, those of labels that --like lacks
-    labels: dict[str, list[str]]  # the names of the columns of each matrix of label sets
+    matrices: dict[str, RowBuffer]  # X (without `data`: all values 1), Y and, if any, unknown labels
+    labels: dict[str, list[str]]  # column names of each label matrix
     n_features: int
     splits: RowSplits
-    keys: np.ndarray  # (n_rows) uint64: see hpcml.data.row_keys
-    groups: np.ndarray | None = None  # (n_rows) uint64: the key of each row's group
+    keys: np.ndarray  # (n_rows) uint64, see hpcml.data.row_keys
+    groups: np.ndarray | None = None  # (n_rows) uint64
     row_ids: RowIds | None = None
     feature_names: Strings | None = None
     text: TextSettings | None = None
-    label_titles: Sequence[str] | None = None  # what people call the labels, "" for none; None: the source does not tell
-    row_numbers: dict[str, np.ndarray] = field(default_factory=dict)
-    unlabelled: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # the places of rows that nobody labelled
-    dropped: int = 0  # svmlight: values, text: occurrences of words, that --like does not know
+    label_titles: Sequence[str] | None = None  # "" for none; None: unknown
+    row_numbers: dict[str, np.ndarray] = field(default_factory=dict)  # other numbers per row, stored in group `rows`
+    unlabelled: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # row numbers
+    dropped: int = 0  # values (text: word occurrences) of features that are not in --like
 
 
 def make_part(
     task: Conversion,
-    X: WaitingRows,
+    X: RowBuffer,
     rows: LabelledRows,
     splits: RowSplits,
     label_names: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     **about: Any,
 ) -> Part:
-    """Return rows as a part of a dataset; `about`: other attributes of it. Collective.
+    """Return rows as a part of a dataset; `about`: further attributes of `Part`. Collective.
 
-    `label_names` are those of labels that were given by number; None: labels were given by name.
-    `columns` are the labels that rows have, on any rank, in order; None: those that occur, by code points if given by name.
+    `label_names` are the names of labels that were given by number; None: labels were given by name. `columns` are the labels of
+    all rows, in order; None: the labels that occur, sorted by code points if given by name.
     """
     comm, like = task.comm, task.like
     by_name = label_names is None
-    given = rows.label_values.names(comm, rows.label_numbers) if by_name else [name.strip() for name in label_names]
-    used = np.zeros(len(given), dtype=np.int64)
-    with mpi.agreed(comm, "dividing the rows by labels"):
-        if not by_name and (twice := repeated(given)) is not None:
-            raise DataError(f"{task.what}: two labels have the name {twice!r}; give each a name of its own")
-        if not by_name and "" in given:
-            raise DataError(f"{task.what}: label {given.index('') + 1} has no name; give each a name")
+    names = rows.label_values.names(comm, rows.label_numbers) if by_name else [name.strip() for name in label_names]
+    used = np.zeros(len(names), dtype=np.int64)
+    with mpi.agreed(comm, "sorting labels"):
+        if not by_name and (twice := repeated(names)) is not None:
+            raise DataError(f"{task.input_name}: two labels have the name {twice!r}; rename one")
+        if not by_name and "" in names:
+            raise DataError(f"{task.input_name}: label {names.index('') + 1} has no name; name every label")
         rows.flush()
-        for some in slices(rows.labels.indices.size):
-            used[rows.labels.indices[some]] = 1
+        for piece in slices(rows.labels.indices.size):
+            used[rows.labels.indices[piece]] = 1
     if columns is None and label_names is None:
-        columns = merge_terms(comm, filter(None, compress(given, used)))
+        columns = merge_terms(comm, filter(None, compress(names, used)))
     elif columns is None:
-        columns = given if like is None else list(compress(given, mpi.allreduce_sum(comm, used)))
+        columns = names if like is None else list(compress(names, mpi.allreduce_sum(comm, used)))
 
-    # The columns of Y, and of the labels that the --like dataset lacks.
+    # The columns of Y and of the unknown labels.
     renamed = {} if like is None else like.renamed
     columns = list(dict.fromkeys(renamed.get(name, name) for name in columns))
     labels = {"Y": columns}
@@ -243,29 +241,32 @@ def make_part(
         known = set(like.label_names)
         others = [name for name in columns if name not in known]
         labels = {"Y": like.label_names + others} if like.new_labels else {"Y": like.label_names, UNKNOWN: others}
-    labels = {name: of_kind for name, of_kind in labels.items() if of_kind or name == "Y"}
+    labels = {name: kind_names for name, kind_names in labels.items() if kind_names or name == "Y"}
     if comm.rank == 0:
-        names = [*chain.from_iterable(labels.values())]
-        for warning in filter(None, (similar_names(task.what, names), missing_names(task.what, names))):
+        all_names = [*chain.from_iterable(labels.values())]
+        for warning in filter(None, (similar_names(task.input_name, all_names), missing_names(task.input_name, all_names))):
             task.log(warning)
     column = {name: number for number, name in enumerate(chain.from_iterable(labels.values()))}
-    column_of = np.array([column.get(renamed.get(name, name), -1) for name in given], dtype=np.int64)
+    column_of = np.array([column.get(renamed.get(name, name), -1) for name in names], dtype=np.int64)
 
-    # Each row's labels as ascending columns, each once.
-    matrices = {"X": X} | {name: WaitingRows(rows.scratch) for name in labels}
+    # The labels of each row as ascending columns without repetition.
+    matrices = {"X": X} | {name: RowBuffer(rows.scratch) for name in labels}
     width, begin = max(1, len(column)), 0
-    with mpi.agreed(comm, "dividing the rows by labels"):
+    with mpi.agreed(comm, "sorting labels"):
         while begin < rows.labels.n_rows:
             ends = rows.labels.indptr[begin : begin + 1 + SLICE]
             ends = ends[: max(2, int(np.searchsorted(ends, ends[0] + SLICE, side="right")))]
-            of_rows, found = np.repeat(np.arange(ends.size - 1), np.diff(ends)), column_of[rows.labels.indices[ends[0] : ends[-1]]]
-            entries = np.sort(of_rows[found >= 0] * width + found[found >= 0])
-            of_rows, found = np.divmod(entries[np.diff(entries, prepend=-1) > 0], width)
+            row_numbers, label_columns = (
+                np.repeat(np.arange(ends.size - 1), np.diff(ends)),
+                column_of[rows.labels.indices[ends[0] : ends[-1]]],
+            )
+            entries = np.sort(row_numbers[label_columns >= 0] * width + label_columns[label_columns >= 0])
+            row_numbers, label_columns = np.divmod(entries[np.diff(entries, prepend=-1) > 0], width)
             first = 0
-            for name, of_kind in labels.items():
-                here = (found >= first) & (found < first + len(of_kind))
-                matrices[name].add(np.bincount(of_rows[here], minlength=ends.size - 1), found[here] - first)
-                first += len(of_kind)
+            for name, kind_names in labels.items():
+                in_kind = (label_columns >= first) & (label_columns < first + len(kind_names))
+                matrices[name].append(np.bincount(row_numbers[in_kind], minlength=ends.size - 1), label_columns[in_kind] - first)
+                first += len(kind_names)
             begin += ends.size - 1
 
     if rows.row_ids is not None:

@@ -1,6 +1,6 @@
 """PubMed XML: records and deletions, one at a time. Memory is bounded by one record.
 
-The elements are those of NLM's PubMed DTD; a file of MEDLINE's older DTD, whose root is MedlineCitationSet, has the same records.
+The elements are those of NLM's PubMed DTD; files of the older MEDLINE DTD, with the root MedlineCitationSet, have the same records.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 ROOTS = ("PubmedArticleSet", "MedlineCitationSet")
 RECORD, BOOK, DELETED = "MedlineCitation", "PubmedBookArticle", "DeleteCitation"
-WITHOUT_LABEL = ("UNLABELLED", "UNLABELED")  # what a section of an abstract is called that has no label
-BLOCK = 1 << 16  # bytes that are parsed together
+WITHOUT_LABEL = ("UNLABELLED", "UNLABELED")  # label of abstract sections without a label
+BLOCK = 1 << 16  # bytes parsed at a time
 MAX_PMID, MAX_VERSION = 1 << 40, 1 << 20
 YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)")
-WRONG_ROOT = "expected the files of NLM's PubMed, whose root is <PubmedArticleSet>"
+WRONG_ROOT = "expected a PubMed file of NLM with the root <PubmedArticleSet>"
 
 
 class Key(NamedTuple):
-    """The name of a version of a citation."""
+    """A version of a citation."""
 
     pmid: int
     version: int
 
 
 class MeshHeading(NamedTuple):
-    """A descriptor of a record: its UI ("": not given), its name, whether it or a qualifier is marked as a major topic."""
+    """A heading of a record: UI ("" if missing), name, and whether it or a qualifier is a major topic."""
 
     ui: str
     name: str
@@ -42,7 +42,7 @@ class MeshHeading(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A citation; `year` of the issue, or else of the article, 0: none; `indexing`: the attribute IndexingMethod, "" without it."""
+    """A citation; `year` of the issue or else of the article (0: none); `indexing`: attribute IndexingMethod ("" without it)."""
 
     key: Key
     title: str
@@ -54,17 +54,17 @@ class Record(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """The citations that a file takes back."""
+    """The citations that a file deletes."""
 
     keys: list[Key]
 
 
 class Book(NamedTuple):
-    """A chapter or a book, which has no headings and no citation of MEDLINE's."""
+    """A book or chapter, which has no headings."""
 
 
 def entries(path: Path, limit: int, bad: BadRecords) -> Iterator[Record | Deletion | Book]:
-    """Yield the entries of a file, of at most `limit` bytes each, without `bad` records. Raises ConfigError, DataError."""
+    """Yield the entries of a file, without bad records; an entry has at most `limit` bytes. Raises ConfigError, DataError."""
     try:
         from lxml.etree import XMLPullParser, XMLSyntaxError
     except ImportError:
@@ -78,7 +78,7 @@ def entries(path: Path, limit: int, bad: BadRecords) -> Iterator[Record | Deleti
         load_dtd=False,
         no_network=True,
     )
-    n_records, unread, root, error, block = 0, 0, "", None, b"-"  # unread: bytes since an entry ended
+    n_records, unread, root, error, block = 0, 0, "", None, b"-"  # unread: bytes after the last entry
     with open_plain(path) as file:
         while block and error is None:
             try:
@@ -86,7 +86,7 @@ def entries(path: Path, limit: int, bad: BadRecords) -> Iterator[Record | Deleti
             except DAMAGE as failure:
                 if isinstance(failure, OSError) and failure.errno is not None:
                     raise
-                raise type(failure)(f"{failure}, behind record {n_records:,}") from None
+                raise type(failure)(f"{failure}, after record {n_records:,}") from None
             unread += len(block)
             try:
                 if block:
@@ -103,7 +103,7 @@ def entries(path: Path, limit: int, bad: BadRecords) -> Iterator[Record | Deleti
                     continue
                 try:
                     if element.tag == RECORD:
-                        yield record_of(element)
+                        yield parse_record(element)
                     elif element.tag == DELETED:
                         yield Deletion([_key(each) for each in element.iterchildren("PMID")])
                     elif element.tag == BOOK:
@@ -117,7 +117,7 @@ def entries(path: Path, limit: int, bad: BadRecords) -> Iterator[Record | Deleti
                     bad.add(error_there)
                 n_records += element.tag == RECORD
                 unread = 0
-                element.clear(keep_tail=False)  # what was read leaves the tree
+                element.clear(keep_tail=False)  # free memory
                 while element.getprevious() is not None:
                     del element.getparent()[0]
             where = f"{path}: record {n_records + 1:,}" if root else f"{path}"
@@ -126,21 +126,21 @@ def entries(path: Path, limit: int, bad: BadRecords) -> Iterator[Record | Deleti
             if error is not None and not root and not unread:
                 raise DataError(f"{path}: the file is empty; {WRONG_ROOT}")
             if error is not None:
-                raise DataError(f"{where}: not XML that can be read: {error.msg}; get or make the file again")
+                raise DataError(f"{where}: invalid XML: {error.msg}; download or create the file again")
             if unread > limit:
-                what = f"an entry of more than {limit >> 20} MiB; shorten it, or raise --max-line-mb" if root else WRONG_ROOT
+                what = f"an entry of more than {limit >> 20} MiB; shorten it or raise --max-line-mb" if root else WRONG_ROOT
                 raise DataError(f"{where}: {what}")
 
 
-def record_of(citation: Element) -> Record:
-    """The record that a MedlineCitation holds. Raises ValueError with the reason."""
+def parse_record(citation: Element) -> Record:
+    """Return the record in a MedlineCitation. Raises ValueError."""
     article = citation.find("Article")
     if article is None:
         raise ValueError("no <Article>; expected one in each <MedlineCitation>")
     journal = article.find("Journal")
     date = None if journal is None else journal.find("JournalIssue/PubDate")
-    of_issue = [] if date is None else [date.find("Year"), date.find("MedlineDate")]
-    dates = [_text(element) for element in (*of_issue, article.find("ArticleDate/Year"))]
+    issue_dates = [] if date is None else [date.find("Year"), date.find("MedlineDate")]
+    dates = [_text(element) for element in (*issue_dates, article.find("ArticleDate/Year"))]
     abstract = []
     for section in article.iterfind("Abstract/AbstractText"):
         text, label = _text(section), section.get("Label", "").strip()
@@ -167,7 +167,7 @@ def record_of(citation: Element) -> Record:
 
 
 def _key(element: Element | None) -> Key:
-    """The PMID and its version (1 if it says none). Raises ValueError."""
+    """Return the PMID and its version (default 1). Raises ValueError."""
     if element is None:
         raise ValueError("no <PMID>; expected one in each <MedlineCitation>")
     pmid, version = (_text(element).strip(), element.get("Version", "1").strip())
@@ -178,7 +178,7 @@ def _key(element: Element | None) -> Key:
 
 
 def _text(element: Element | None) -> str:
-    """All text in an element, that of its markup (<i>, <sup>, MathML) included."""
+    """Return all text of an element, including text in markup (<i>, <sup>, MathML)."""
     if element is None:
         return ""
     return "".join(element.itertext()) if len(element) else element.text or ""

@@ -1,6 +1,6 @@
-"""The sources of `hpcml convert`: their options, checks of these, and their inputs.
+"""The sources of `hpcml convert`: their readers, inputs and options.
 
-A source NAME is read by the function `read_NAME` of a module of this folder, after its `check_first`, if it has one.
+The reader of a source NAME is the function `read_NAME` of its module, which may also have a `check_first`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from hpcml.options import check_rules, help_of
 
 
 class Source(NamedTuple):
-    """What a source takes: its options, from `least` to `most` files, or one of `names` of rows that are made.
+    """A source: its reader's module, its options, and the number of input files or the names of its generators.
 
-    `is_text` says whether rows are made from text; None: the options say. `module` has the reader. With `by_file` one rank
-    reads a file from beginning to end, so that none is unpacked beforehand.
+    `is_text` None: the options decide. With `by_file`, one rank reads a file from beginning to end, so files are not unpacked
+    first.
     """
 
     about: str
@@ -33,16 +33,16 @@ class Source(NamedTuple):
     by_file: bool = False
 
 
-ANY = 1 << 16  # files, at most
+ANY = 1 << 16  # maximum number of files
 LIKE = ("like", "new_labels", "renamed", "test_share", "seed")
 WORDS = ("headings_as_features", "binary", "pairs", "min_df", "stop_words")
 OF_TEXT = ("fields", "whole_fields", *WORDS)
 TEXT = (*OF_TEXT, *LIKE)
 ROLES = ("labels", "indicators", "label_separator", "id", "split_column", "group")
 ZEROS = ("missing_as_zero", "missing_columns_as_zero")
-SPARSE = ("descriptors", "empty_labels", "labels_as_text", "unique_ids", *ZEROS, *LIKE)  # of matrices in memory
+SPARSE = ("descriptors", "empty_labels", "labels_as_text", "unique_ids", *ZEROS, *LIKE)  # also options of Dataset.from_sparse
 COLUMNS = (*ROLES, *SPARSE)
-TABLE = ("text", "features", *COLUMNS, *OF_TEXT)  # also of frames in memory
+TABLE = ("text", "features", *COLUMNS, *OF_TEXT)  # also options of Dataset.from_frame
 NAMES = ("descriptors", "feature_names", "label_names", "missing_columns_as_zero", *LIKE)
 LINES = ("max_line_mb", "skip_bad")
 PUBMED = ("descriptors", "major_topics", "no_check_tags", "test_years", *TEXT, *LINES)
@@ -56,7 +56,7 @@ SOURCES = {
     "pubmed": Source("NLM's PubMed files: citations with MeSH headings", "pubmed", PUBMED, most=ANY, by_file=True),
     "annif": Source("Annif's document corpora", "annif", ("vocabulary", "language", "unindexed", "group", *TEXT, *LINES), most=ANY),
     "bioasq": Source("BioASQ's JSON: articles with MeSH headings", "bioasq", ("descriptors", *TEXT, *LINES)),
-    "folder": Source("A folder of text files, whose folders are labels", "folder",
+    "folder": Source("A folder of text files; folders are labels", "folder",
                      ("folder_splits", "encoding", *WORDS, *LIKE, *LINES)),
     "docstrings": Source("The docstrings of installed Python packages", "docstrings", TEXT, most=0, least=0),
     "csv": Source("CSV tables of texts or numbers", "csv_file", (*TABLE, "delimiter", "no_quotes", *LINES), None, ANY),
@@ -64,24 +64,24 @@ SOURCES = {
     "parquet": Source("Parquet tables of texts or numbers", "parquet", TABLE, None, ANY),
     "svmlight": Source("svmlight text: `label index:value ...`", "svmlight", ("zero_based", *LIKE, *LINES), False),
     "xmc": Source("Text of the extreme-classification repository", "svmlight", (*NAMES, *LINES), False),
-    "npz": Source("Matrices of NumPy and SciPy, labels there or in a second file", "npz",
+    "npz": Source("Matrices of NumPy and SciPy, labels in the same or a second file", "npz",
                   ("label_separator", "feature_names", "label_names", "ignore_splits", *SPARSE), False, 2, by_file=True),
     "h5ad": Source("AnnData files", "h5ad", ("layer", "raw", "obsm", *COLUMNS), False),
     "arff": Source("ARFF files of Weka, MULAN and MEKA", "arff", ("label_xml", *TABLE, *LINES), None),
-    "synthetic": Source(f"Rows made by a formula: {', '.join(POINTS)}", "synthetic", MADE, False, names=POINTS),
+    "synthetic": Source(f"Synthetic rows: {', '.join(POINTS)}", "synthetic", MADE, False, names=POINTS),
 }
 # fmt: on
 
 
-def source_named(name: str) -> Source:
-    """Return the source of this name. Raises ConfigError if there is none."""
+def find_source(name: str) -> Source:
+    """Return the source of this name. Raises ConfigError."""
     if name not in SOURCES:
         raise ConfigError(f"no source {name!r}; {nearest(name, SOURCES, 'hpcml convert --help')}")
     return SOURCES[name]
 
 
 def options_class(names: Collection[str]) -> type[Any]:
-    """Return a class with those fields of ConvertOptions: their types, defaults and help."""
+    """Return a class with these fields of ConvertOptions: types, defaults and help."""
     hints, texts = get_type_hints(ConvertOptions, include_extras=True), help_of(ConvertOptions)
     own = [
         (option.name, Annotated[hints[option.name], Parameter(help=texts[option.name])], option.default)
@@ -92,9 +92,8 @@ def options_class(names: Collection[str]) -> type[Any]:
 
 
 def check_options(known: Collection[str], is_text: bool | None, options: ConvertOptions) -> bool | None:
-    """Return whether rows are made from text (None: --like may say). Raises ConfigError for options that make no sense.
-
-    `known` are the options of the source, and `is_text` says what the source is.
+    """Return whether rows are made from text (None: --like decides), given the options of the source. Raises ConfigError for
+    invalid options.
     """
     from hpcml.conversion.vocabulary import parse_fields
 
@@ -102,9 +101,9 @@ def check_options(known: Collection[str], is_text: bool | None, options: Convert
         is_text = True
     elif is_text is None and (options.features or options.like is None):
         is_text = False
-    implied = {"labels"} - set(known)  # rows have them, whatever the options are
+    implied = {"labels"} - set(known)  # rows have labels with any options
     if "label_xml" in known:
-        implied.add("indicators")  # the relation may name them
+        implied.add("indicators")  # the relation may name labels
     if is_text:
         implied |= {"text"} - set(known)
     check_rules(options, *implied, *(["test_share"] if "rows" in known else []))
@@ -115,8 +114,8 @@ def check_options(known: Collection[str], is_text: bool | None, options: Convert
     if options.test_share is not None and not 0 < options.test_share < 1:
         raise OptionError("test_share", options.test_share, "expected a number between 0 and 1")
     if options.label_separator == "":
-        raise OptionError("label_separator", "", 'empty, but expected what stands between labels, such as ";"')
+        raise OptionError("label_separator", "", 'empty; expected the text between labels, such as ";"')
     delimiter = options.delimiter
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\n\r' or not delimiter.isascii()):
-        raise OptionError("delimiter", repr(delimiter), "expected one ASCII character that stands between columns")
+        raise OptionError("delimiter", repr(delimiter), "expected one ASCII character")
     return is_text

@@ -1,4 +1,4 @@
-"""Rows to train and to test on, drawn by the keys of rows or groups: adding other rows moves none."""
+"""Training and test rows, drawn by the keys of rows or groups, so adding rows does not move other rows."""
 
 from __future__ import annotations
 
@@ -21,99 +21,99 @@ from hpcml.log import Log, named, plural
 from hpcml.rng import uniform
 
 
-def drawn_test(seed: int, share: float, keys: np.ndarray) -> np.ndarray:
-    """Return which rows, by their keys (`draw_keys`), are in a random test split of about this share."""
+def draw_test_rows(seed: int, share: float, keys: np.ndarray) -> np.ndarray:
+    """Return whether each row, by its key (`draw_keys`), is in a random test split of this expected share."""
     return uniform(seed, "split", keys) < share
 
 
 def check_split_name(name: str) -> str:
-    """The name of a row's split, "" for none. Raises ValueError unless `--split` can name it."""
+    """Return the name of a row's split ("": none). Raises ValueError unless `--split` accepts it."""
     if name in ("all", ".", "..") or "/" in name or "," in name:
-        raise ValueError(f"split {name!r} cannot be used; choose another name, without / and comma and not all")
+        raise ValueError(f"split name {name!r} is not allowed; expected a name without / and comma, other than all")
     return name
 
 
-def two_kinds_of_splits(share: float, name: str) -> OptionError:
-    """Return the error of --test-share for an input in which a row is in the split `name`."""
+def conflicting_splits_error(share: float, name: str) -> OptionError:
+    """Return the error of --test-share for an input with the split `name`."""
     return OptionError(
-        "test_share", share, f"the input has splits, such as {named(name)}; remove it, or add --ignore-splits to draw others"
+        "test_share", share, f"the input has splits, such as {named(name)}; remove it, or use --ignore-splits to draw new ones"
     )
 
 
-def no_splits_to_ignore() -> OptionError:
+def no_splits_error() -> OptionError:
     """Return the error of --ignore-splits for an input without splits."""
-    return OptionError("ignore_splits", True, "has no effect: no row of the input has a split; remove it")
+    return OptionError("ignore_splits", True, "has no effect on an input without splits; remove it")
 
 
 class RowSplits(NamedTuple):
-    """The names of the splits, and the place among them of each row's (-1: it is in none)."""
+    """The names of the splits, and the number of each row's split (-1: none)."""
 
     names: list[str]
-    of_rows: np.ndarray
+    split_of_row: np.ndarray
 
 
 def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, own: list[str] | None) -> RowSplits:
-    """Collective. The rows' splits: their own ("": none), or drawn by `keys` and `groups`.
+    """Return the splits of the rows: their own ("": none), or drawn by `keys` and `groups`. Collective.
 
-    Rows of the --like dataset, and rows of their groups, keep its splits. Warns of groups that splits divide. Raises
-    ConfigError, and DataError if no row has a value of --group.
+    Rows of the --like file and of its groups keep its splits. Warns if splits divide groups. Raises ConfigError, and DataError if
+    no row has a --group value.
     """
     comm, share = task.comm, task.options.test_share
     if groups is None and task.options.group is not None:
-        raise DataError(f"{task.what}: --group {task.options.group}: no row has a value of it")
+        raise DataError(f"{task.input_name}: --group {task.options.group}: no row has a value for it")
     names = sorted(set().union(*comm.allgather({name for name in own or [] if name})))
     if share is None:
         number = {name: n for n, name in enumerate(names)}
-        places = (number.get(name, -1) for name in own or repeat("", keys.size))
-        of_rows = np.fromiter(places, dtype=np.int32, count=keys.size)
+        numbers = (number.get(name, -1) for name in own or repeat("", keys.size))
+        split_of_row = np.fromiter(numbers, dtype=np.int32, count=keys.size)
     else:
-        test = drawn_test(task.options.seed, share, keys if groups is None else groups)
-        names, of_rows = ["test", "train"], np.subtract(1, test, dtype=np.int32)
+        test = draw_test_rows(task.options.seed, share, keys if groups is None else groups)
+        names, split_of_row = ["test", "train"], np.subtract(1, test, dtype=np.int32)
         if task.options.like is not None:
-            names, of_rows = _splits_of_like(task, keys, groups, names, of_rows)
-        _, (n_test, n_train, *_) = mpi.exclusive_sum(comm, np.bincount(of_rows, minlength=len(names)))
+            names, split_of_row = _apply_like_splits(task, keys, groups, names, split_of_row)
+        _, (n_test, n_train, *_) = mpi.exclusive_sum(comm, np.bincount(split_of_row, minlength=len(names)))
         check_sizes(int(n_test), int(n_test + n_train), share)
         task.log.detail(f"--test-share {share}: {n_test / (n_test + n_train):.3f} of the rows are test rows")
     if groups is not None and names:
-        inside = of_rows >= 0
-        of_inside, split = groups[inside], of_rows[inside]
+        inside = split_of_row >= 0
+        of_inside, split = groups[inside], split_of_row[inside]
         apart = np.unique(of_inside[look_up(comm, of_inside, split, of_inside) != split])
         n_divided = np.unique(np.concatenate(mpi.allgather_arrays(comm, apart))).size
         if n_divided:
             task.log(
-                f"warning: {task.what}: rows of {plural(n_divided, 'group')} are in several splits, "
-                "so measures on the test rows may be too high"
+                f"warning: {task.input_name}: rows of {plural(n_divided, 'group')} are in several splits, "
+                "so results on test rows may be too optimistic"
             )
-    return RowSplits(names, of_rows)
+    return RowSplits(names, split_of_row)
 
 
-def _splits_of_like(
-    task: Conversion, keys: np.ndarray, groups: np.ndarray | None, names: list[str], places: np.ndarray
+def _apply_like_splits(
+    task: Conversion, keys: np.ndarray, groups: np.ndarray | None, names: list[str], numbers: np.ndarray
 ) -> tuple[list[str], np.ndarray]:
-    """Collective. Splits by name, and of each row the place of its split: that of --like, if it is there."""
+    """Return all split names and the number of each row's split; rows of the --like file keep its splits. Collective."""
     comm, path = task.comm, task.options.like
-    with mpi.agreed(task.comm, f"reading {task.what}"), DataFile(path) as dataset:
-        there = dataset.split_names()
-        names = [*names, *(name for name in there if name not in names)]
+    with mpi.agreed(task.comm, f"reading {task.input_name}"), DataFile(path) as dataset:
+        like_names = dataset.split_names()
+        names = [*names, *(name for name in like_names if name not in names)]
         split = np.full(dataset.n_rows, -1, np.int32)
-        for name in there:
+        for name in like_names:
             split[dataset.split(name)] = names.index(name)
         begin, end = task.share(dataset.n_rows)
-        of_groups = "row_groups" if dataset.has_groups else "row_keys"
-        of_like, groups_of_like = (np.array(dataset.map(name, begin, end)) for name in ("row_keys", of_groups))
-        of_like, groups_of_like, split = (values[split[begin:end] >= 0] for values in (of_like, groups_of_like, split[begin:end]))
-    known = look_up(comm, of_like, split, keys)
+        groups_name = "row_groups" if dataset.has_groups else "row_keys"
+        like_keys, like_groups = (np.array(dataset.map(name, begin, end)) for name in ("row_keys", groups_name))
+        like_keys, like_groups, split = (values[split[begin:end] >= 0] for values in (like_keys, like_groups, split[begin:end]))
+    known = look_up(comm, like_keys, split, keys)
     is_known = known >= 0
-    if groups is not None:  # a group is on the side of those of its rows that are known
-        found = look_up(comm, np.append(groups_of_like, groups[is_known]), np.append(split, known[is_known]), groups)
-        places = np.where(found >= 0, found, places)
-    elif of_groups == "row_groups":
-        task.log(f"warning: --like {path} has groups of rows; without --group their new rows may get other splits")
-    places = np.where(is_known, known, places)  # a row's own split comes last, since it must not change
+    if groups is not None:  # a group gets the split of its known rows
+        group_splits = look_up(comm, np.append(like_groups, groups[is_known]), np.append(split, known[is_known]), groups)
+        numbers = np.where(group_splits >= 0, group_splits, numbers)
+    elif groups_name == "row_groups":
+        task.log(f"warning: --like {path} has row groups; without --group, new rows of a group may get another split")
+    numbers = np.where(is_known, known, numbers)  # a known row keeps its split
     _, (n_known,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(is_known))])
     if n_known:
         task.log(f"{plural(int(n_known), 'row')} of {path} keep their splits")
-    return names, places.astype(np.int32)
+    return names, numbers.astype(np.int32)
 
 
 def check_sizes(n_test: int, n_rows: int, share: float) -> None:
@@ -134,29 +134,29 @@ def split(
     log: Log,
     valid_share: float | None = None,
 ) -> None:
-    """Collective over `comm`. Write `path` with splits train, test, valid to `output`, or in place.
+    """Write the dataset `path` with splits train, test and valid to `output`, or in place. Collective over `comm`.
 
-    The file is copied beside its destination, the copy is edited and renamed. Raises ConfigError for shares outside (0, 1) or that
-    leave a split empty, and for splits or an output that exist (without `force`); DataError for unusable files.
+    The file is copied next to its destination, edited and renamed. Raises ConfigError for shares outside (0, 1), for empty splits,
+    and for existing splits or outputs (without `force`); DataError for unusable files.
     """
     for name, share in (("test_share", test_share), ("valid_share", valid_share)):
         if share is not None and not 0 < share < 1:
             raise OptionError(name, share, "expected a number between 0 and 1")
     if valid_share is not None and test_share + valid_share >= 1:
         raise ConfigError(f"--test-share {test_share} and --valid-share {valid_share} leave no training rows; choose smaller ones")
-    counts, learned = {}, False
+    counts, has_idf = {}, False
     with temporary_path(comm, output or path, force or output is None) as temporary, mpi.agreed(comm, f"splitting {path}"):
         if comm.rank == 0:
             with DataFile(path) as dataset:
                 if dataset.split_names() and not force:
                     raise ConfigError(f"{path} has splits ({', '.join(dataset.split_names())}); use --force to replace them")
-                learned = "text/idf" in dataset.file
+                has_idf = "text/idf" in dataset.file
                 shares = {"test": test_share} | ({} if valid_share is None else {"valid": valid_share})
                 keys = draw_keys(dataset, np.arange(dataset.n_rows))
                 if stratified:
-                    of_parts = np.array([*shares.values(), 1 - sum(shares.values())])
+                    part_shares = np.array([*shares.values(), 1 - sum(shares.values())])
                     indptr, labels = np.array(dataset.map("Y/indptr")), dataset.map("Y/indices")
-                    part = divide(dataset.n_labels, indptr, labels, of_parts, keys, seed)
+                    part = divide(dataset.n_labels, indptr, labels, part_shares, keys, seed)
                 else:
                     part = np.searchsorted(np.cumsum([*shares.values()]), uniform(seed, "split", keys), side="right")
                 parts = {name: part == number for number, name in enumerate([*shares, "train"])}
@@ -174,10 +174,12 @@ def split(
                     group[name] = np.flatnonzero(flags).astype(np.int64)
     if comm.rank == 0:
         n_rows = sum(counts.values())
-        made = [
-            f"{plural(counts[name], 'row')} of the split {name} ({counts[name] / n_rows:.3f}; asked: {share})"
+        parts_text = [
+            f"{plural(counts[name], 'row')} of the split {name} ({counts[name] / n_rows:.3f}; requested: {share})"
             for name, share in shares.items()
         ]
-        log(f"{output or path}: {plural(counts['train'], 'training row')}, {', '.join(made)}")
-    if learned:
-        log("note: the words' weights were made before this split; `hpcml convert --test-share` makes them from training rows only")
+        log(f"{output or path}: {plural(counts['train'], 'training row')}, {', '.join(parts_text)}")
+    if has_idf:
+        log(
+            "note: word weights were computed before this split; `hpcml convert --test-share` computes them from training rows only"
+        )

@@ -1,7 +1,7 @@
-"""Points of the plane in two classes, the synthetic sets of Kamath, Domeniconi & De Jong (2018).
+"""Points of the plane in two classes: the synthetic data of Kamath, Domeniconi & De Jong (2018).
 
-Every value is a function of the seed and of the row's number in the whole set. The class is that of
-the point as stored (float32). The corpus is in `synthetic_text`.
+Every value is a function of the seed and the row number. The class is that of the point as stored (float32). The text corpus is in
+`synthetic_text`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from hpcml.kernels import elementary, elementwise
 from hpcml.rng import uniform
 
 RADIUS = 0.4  # of the circle
-SQUARE = 0.5  # side of a square of the checkerboard
-ANGLE = math.pi / 4  # by which the checkerboard is turned
+SQUARE = 0.5  # side of the checkerboard's squares
+ANGLE = math.pi / 4  # rotation of the checkerboard
 PERIODS = 5  # of the sine wave
-GAP = 0.02  # between the Gaussians' points and the boundary
-# The Gaussians of the positive class: mean x and y, standard deviations along two axes, angle of the first axis with x. The
-# deviations have one product: equal shares of equal area.
+GAP = 0.02  # between the Gaussian points and the boundary
+# Gaussians of the positive class: mean x and y, standard deviations along two axes, angle between the first axis and x. The
+# products of the deviations are equal: equal shares of equal area.
 GAUSSIANS = np.array(
     [
         (0.12, 0.12, 0.1067, 0.06, -math.pi / 4),
@@ -43,7 +43,7 @@ Draw = Callable[[str], np.ndarray]
 
 
 class Points(NamedTuple):
-    """The points' coordinates (float64, exact in float32), and whether they are positive."""
+    """Coordinates (float64, exact in float32), and whether each point is positive."""
 
     x: np.ndarray
     y: np.ndarray
@@ -66,33 +66,33 @@ def circle(draw: Draw) -> Points:
 
 
 def gaussians(draw: Draw) -> Points:
-    """Five Gaussians a class, equally likely, of one area; positive where x + y > 0.
+    """Five equally likely Gaussians of equal area per class; positive where x + y > 0.
 
-    After Kamath et al. (2018), section 5.3, whose means and boundary are not legible in our copy. The negative class is the mirror
-    image of the positive one, (x, y) → (-y, -x). In each class one Gaussian is the nearest to the boundary. A point that would lie
-    nearer to it than 0.02, or beyond, is reflected at the line 0.02 away: the classes are separable with that gap.
+    After Kamath et al. (2018), section 5.3; the means and the boundary are not legible in our copy. The negative class is the
+    mirror image of the positive one, (x, y) → (-y, -x). In each class one Gaussian is nearest to the boundary. A point closer to it
+    than 0.02, or beyond it, is reflected at the line 0.02 away, so the classes are separable with that gap.
     """
     component = (2 * len(GAUSSIANS) * draw("component")).astype(np.intp)
     positive = component < len(GAUSSIANS)
     mean_x, mean_y, first, second, angle = GAUSSIANS.T
     cos, sin = elementwise.cos(angle), elementwise.sin(angle)
-    which = component % len(GAUSSIANS)
+    number = component % len(GAUSSIANS)
     a, b = (
-        deviation[which] * normal(np.maximum(draw(axis), 2.0**-54))  # a draw may be 0, whose normal is −∞
+        deviation[number] * normal(np.maximum(draw(axis), 2.0**-54))  # a draw of 0 would give −∞
         for axis, deviation in (("first axis", first), ("second axis", second))
     )
-    x = mean_x[which] + cos[which] * a - sin[which] * b
-    y = mean_y[which] + sin[which] * a + cos[which] * b
+    x = mean_x[number] + cos[number] * a - sin[number] * b
+    y = mean_y[number] + sin[number] * a + cos[number] * b
     shift = math.sqrt(2) * np.maximum(0, GAP - (x + y) / math.sqrt(2))  # twice the distance to that line, on each axis
     x, y = x + shift, y + shift
     return Points(_stored(np.where(positive, x, -y)), _stored(np.where(positive, y, -x)), positive)
 
 
 def checkerboard(draw: Draw) -> Points:
-    """Uniform in [0, 1]²; positive where ⌊2u⌋ + ⌊2v⌋ is even, (u, v) being the point turned by π/4.
+    """Uniform in [0, 1]²; positive where ⌊2u⌋ + ⌊2v⌋ is even, where (u, v) is the point rotated by π/4.
 
-    The rotated checkerboard of Kuncheva with the a = 1/2 of Elwell & Polikar (2011), whose board turns through all angles; Kamath
-    et al. (2018), section 6.3, take it from there and state neither.
+    Kuncheva's rotated checkerboard with a = 1/2 as in Elwell & Polikar (2011), who use all angles; Kamath et al. (2018), section
+    6.3, refer to it and state neither parameter.
     """
     x, y = _rectangle(draw, (0, 1), (0, 1))
     cos, sin = elementary.cos(ANGLE), elementary.sin(ANGLE)
@@ -103,8 +103,8 @@ def checkerboard(draw: Draw) -> Points:
 def sine(draw: Draw) -> Points:
     """Uniform in [0, 10π] × [-1, 1]; positive where y > sin x.
 
-    After Kamath et al. (2018), section 6.3, whose function and intervals are not legible in our copy. With these the best line is
-    right for 69 % of the points; the paper's linear machines are for 62 % to 69 %.
+    After Kamath et al. (2018), section 6.3; function and intervals are not legible in our copy. With these, the best line
+    classifies 69 % of the points correctly; the paper's linear machines reach 62 % to 69 %.
     """
     x, y = _rectangle(draw, (0, 2 * math.pi * PERIODS), (-1, 1))
     return Points(x, y, y > elementwise.sin(x))
@@ -115,13 +115,13 @@ TEXT = "text"
 
 
 def make_points(name: str, seed: int, rows: np.ndarray) -> Points:
-    """The points with these numbers of the generator `name`."""
+    """Return the points with these row numbers of the generator `name`."""
     return GENERATORS[name](lambda what: uniform(seed, f"{name} {what}", rows))
 
 
 def read_synthetic(task: Conversion) -> Part:
-    """Collective. Make this rank's even share of the rows."""
-    name, n_rows = task.made, task.options.rows
+    """Generate this rank's even share of the rows. Collective."""
+    name, n_rows = task.generator, task.options.rows
     if name == TEXT:
         return read_text(task)
     for option in ("features", "labels", "least_positives"):
@@ -132,6 +132,6 @@ def read_synthetic(task: Conversion) -> Part:
     keep = values != 0
     rows = NumberRows(task, ["x", "y"], 2)
     rows.add(NumberSlice(keep.sum(axis=1), np.nonzero(keep)[1], values[keep]))
-    rows.labels.add(points.positive, np.zeros(np.count_nonzero(points.positive), dtype=np.int64))
-    task.log.detail(f"{name}: {n_rows:,} points made")
+    rows.labels.append(points.positive, np.zeros(np.count_nonzero(points.positive), dtype=np.int64))
+    task.log.detail(f"{name}: {n_rows:,} points generated")
     return finish(task, rows, BINARY)

@@ -1,4 +1,4 @@
-"""Compiled rows of the synthetic corpus, each drawn from a stream of random numbers of its own."""
+"""Compiled generation of synthetic rows; each row has its own stream of random numbers."""
 
 import numpy as np
 
@@ -8,14 +8,14 @@ from hpcml.kernels.elementary import erfc, exp, log
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _11, _27, _30, _31 = (np.uint64(n) for n in (11, 27, 30, 31))
-MAX_WORDS = 2048  # words of a row's background, and of its mentions: chances of more are below 1e-20
+MAX_WORDS = 2048  # background words of a row; the probability of more is below 1e-20
 MAX_MENTIONS = 128
-MAX_COUNT = 64  # times that a word occurs in a row
+MAX_COUNT = 64  # occurrences of a word in a row
 
 
 @njit
 def _uniform(state):
-    """The next number in [0, 1) of SplitMix64 (Steele, Lea & Flood 2014); state[0] (uint64)."""
+    """Return the next number in [0, 1) of SplitMix64 (Steele, Lea & Flood 2014); state[0] is uint64."""
     state[0] += _GOLDEN
     x = state[0]
     x = (x ^ (x >> _30)) * _M1
@@ -26,7 +26,7 @@ def _uniform(state):
 
 @njit
 def _zipf(u, law):
-    """The rank at the place u of Zipf–Mandelbrot's law (`zipf_law`)."""
+    """Return the rank at quantile u of Zipf–Mandelbrot's law (`zipf_law`)."""
     shift, power, start, span, size = law
     x = exp(log(start + u * span) / power) - shift
     return min(np.int64(x), size - 1)
@@ -34,7 +34,7 @@ def _zipf(u, law):
 
 @njit
 def _label(u, law, n_labels):
-    """The rank of the label at the place u: `head` by Zipf–Mandelbrot's law, the others alike."""
+    """Return the label rank at quantile u: Zipf–Mandelbrot for the first `head` labels, uniform for the others."""
     head_law, head_share = law
     head = head_law[-1]
     if u < head_share:
@@ -44,13 +44,13 @@ def _label(u, law, n_labels):
 
 @njit
 def _geometric(state, log_share):
-    """A geometric number from 0 on; `log_share` is the logarithm of the chance of going on."""
+    """Return a geometric number from 0 on; `log_share` is the logarithm of the probability of continuing."""
     return np.int64(log(1.0 - _uniform(state)) / log_share)
 
 
 @njit
 def _poisson(state, threshold):
-    """A Poisson number of mean -log(threshold) (Knuth)."""
+    """Return a Poisson number of mean -log(threshold) (Knuth)."""
     n, product = 0, _uniform(state)
     while product > threshold and n < MAX_MENTIONS:
         n, product = n + 1, product * _uniform(state)
@@ -59,7 +59,7 @@ def _poisson(state, threshold):
 
 @njit
 def _background(state, law, ranks):
-    """Draw the words of a row that no label is the cause of: how many."""
+    """Draw the background words of a row; return their number."""
     log_share, zipf_law = law
     n = min(_geometric(state, log_share) + _geometric(state, log_share), MAX_WORDS)
     for k in range(n):
@@ -69,7 +69,7 @@ def _background(state, law, ranks):
 
 @njit
 def _mentions(state, law, brings, ranks, n, labels):
-    """Draw the labels of a row, and words behind the first n: (number of words, of labels)."""
+    """Draw the labels of a row, and words after the first n; return the numbers of words and labels."""
     silent, feigned, chances, words = brings
     threshold, true_share, of_label = law
     n_labels = 0
@@ -91,7 +91,7 @@ def _mentions(state, law, brings, ranks, n, labels):
 
 @njit
 def _to_columns(values, n, order, counts):
-    """Make n ranks ascending columns, each once, and `counts` how often: how many are left."""
+    """Convert n ranks to distinct ascending columns and `counts`; return their number."""
     factor, offset, size = order
     for k in range(n):
         values[k] = (values[k] * factor + offset) % size
@@ -108,19 +108,18 @@ def _to_columns(values, n, order, counts):
 
 @njit
 def make_rows(states, laws, brings, idf, orders, scratch, out):
-    """Make rows of their states (uint64) while there is room: (rows, values, labels).
+    """Generate rows from their states (uint64) while they fit; return the numbers of rows, values and labels.
 
-    laws: of words, of labels, and the chance that a word occurs once more. brings: silent, feigned
-    (labels), chances and words (labels × words) say what labels bring; idf (features) is by column.
-    orders, of features and labels, (a, b, size): rank r is column (a r + b) mod size. scratch:
-    columns, counts and labels. out: lengths, indices, data (CSR), label_lengths and label_indices.
+    laws: of words, of labels, and the probability that a word occurs once more. brings: silent, feigned (labels), chances and words
+    (labels × words). idf (features) is by column. orders, of features and labels, (a, b, size): rank r is column (a r + b) mod
+    size. scratch: columns, counts and labels. out: lengths, indices, data (CSR), label_lengths and label_indices.
     """
     word_law, label_law, again = laws
     columns, counts, labels = scratch
     lengths, indices, data, label_lengths, label_indices = out
     n_values, n_entries, row = 0, 0, 0
     room, label_counts = columns.size, counts[: labels.size].copy()
-    weights = np.empty(max(columns.size, MAX_COUNT) + 1)  # by how often a word occurs
+    weights = np.empty(max(columns.size, MAX_COUNT) + 1)  # by number of occurrences
     for k in range(weights.size):
         weights[k] = log(k + 1.0)
     while row < states.size and n_values + room <= indices.size and n_entries + labels.size <= label_indices.size:
@@ -147,8 +146,10 @@ def make_rows(states, laws, brings, idf, orders, scratch, out):
 
 @njit
 def _quantile(share):
-    """z < 0 with Φ(z) = share ≤ ½: a rational approximation (Abramowitz & Stegun 1964, 26.2.23),
-    and two steps by Halley's method, which each cube its error of 4.5e-4.
+    """Return z < 0 with Φ(z) = share ≤ ½.
+
+    A rational approximation (Abramowitz & Stegun 1964, 26.2.23), then two steps of Halley's method, each of which cubes its error
+    of 4.5e-4.
     """
     t = np.sqrt(-2.0 * log(share))
     z = (2.515517 + t * (0.802853 + t * 0.010328)) / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))) - t
@@ -165,7 +166,7 @@ def _normal(shares, out):
 
 
 def normal(shares: np.ndarray) -> np.ndarray:
-    """The normal numbers (n) below which there are these shares, 0 < share < 1, of all."""
+    """Return the quantiles (n) of the standard normal distribution at these shares, 0 < share < 1."""
     out = np.empty(shares.size)
     _normal(shares, out)
     return out

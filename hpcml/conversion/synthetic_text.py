@@ -1,16 +1,14 @@
-"""A corpus of any size, made by formula: words by Zipf's law, labels with a long tail, and words that labels bring.
+"""A synthetic corpus of any size: words by Zipf's law, long-tailed labels, and words caused by labels.
 
-A row is a function of the seed, its number and the numbers of features and labels: the first rows of a longer corpus are the same
-rows. Ranks count words and labels from the most frequent on; columns are ranks in an order that looks random.
+A row is a function of the seed, its number and the numbers of features and labels, so a longer corpus begins with the same rows.
+Words and labels are ranked by frequency; their columns are the ranks in a scattered order.
 
-- The share of the word of rank r is ∫ (x + q)^-s dx over r..r+1, of the whole (Zipf–Mandelbrot). A
-  row has a number of such words that is the sum of two geometric ones of mean m, so that a word of
-  share p is in none of them with probability (1 + p m)⁻².
-- A row mentions labels, a Poisson number of times each. The shares of labels follow such a law,
-  too. Labels that would be in less than `least_share` of the rows are in so many instead.
-- Of a mention that is true the row has the label, but in some rows that has no words; a feigned
-  mention has words, but no label. How often is a matter of the label, some being easier than
-  others. Each of a label's words has its own chance in a mention.
+- Words: the share of the word of rank r is ∫ (x + q)^-s dx over r..r+1, divided by the total (Zipf–Mandelbrot). The number of
+  words of a row is the sum of two geometric numbers of mean m, so a word of share p is absent with probability (1 + p m)⁻².
+- Labels: a row mentions each label a Poisson number of times. Label shares follow such a law, too, with a minimum of
+  `least_share` of the rows.
+- A true mention gives the row the label, and usually its words. A false mention gives words without the label. Labels differ in
+  how often mentions are false or silent (without words). Each word of a label has its own probability per mention.
 """
 
 from __future__ import annotations
@@ -31,24 +29,24 @@ from hpcml.errors import ConfigError, OptionError
 from hpcml.kernels import elementary, elementwise
 from hpcml.rng import bits, uniform
 
-MEAN_WORDS = 33.0  # of each of the two geometric numbers of a row's words
+MEAN_WORDS = 33.0  # mean of each of the two geometric numbers
 EXPONENT, SHIFT = 1.14, 8.0  # s and q of the words
 LABEL_EXPONENT, LABEL_SHIFT = 1.2, 4.0
-MOST_LABELS = 30.0  # true mentions a row: more than MAX_MENTIONS then have a chance below 1e-19
-TOP_RATE = 0.35  # true mentions a row of the most frequent label, which 1 - exp(-0.35) = 30 % of the rows then have
-FEIGNED = 0.5  # mentions of the hardest label without it, for each with it
-SILENT = 0.25  # of the rows that have the hardest label, those without its words
+MOST_LABELS = 30.0  # true mentions per row: more than MAX_MENTIONS then have a probability below 1e-19
+TOP_RATE = 0.35  # true mentions per row of the most frequent label, which 1 - exp(-0.35) = 30 % of the rows then have
+FEIGNED = 0.5  # false per true mention of the hardest label
+SILENT = 0.25  # share of rows with the hardest label that lack its words
 LABEL_WORDS = 16
-CHANCE = 0.5  # of the first word of the easiest label in a mention
-FIRST_RANK, LAST_POWER = 30.0, 0.9  # words of labels have ranks from here to features^0.9
-AGAIN = 0.15  # chance that a word occurs once more
+CHANCE = 0.5  # probability of the first word of the easiest label per mention
+FIRST_RANK, LAST_POWER = 30.0, 0.9  # words of labels have ranks from 30 to features^0.9
+AGAIN = 0.15  # probability that a word occurs once more
 SLAB_VALUES = 1 << 20
-CHUNK = 1 << 18  # features that are looked at together
+CHUNK = 1 << 18  # features per block
 MIN_FEATURES, MAX_FEATURES, MAX_LABELS = 100, 2**31 - 1, 10**6
 
 
 class LabelledSlice(NamedTuple):
-    """Some consecutive rows: X, and the labels of each row (columns, ascending)."""
+    """Consecutive rows: X, and the labels of each row (ascending columns)."""
 
     rows: NumberSlice
     label_lengths: np.ndarray
@@ -56,20 +54,20 @@ class LabelledSlice(NamedTuple):
 
 
 def zipf_law(size: int, exponent: float, shift: float) -> tuple[float, float, float, float, int]:
-    """Shift, power = 1 - exponent, shift^power, power ∫ (x + shift)^-exponent dx over 0..size; size."""
+    """Return shift, power = 1 - exponent, shift^power, power ∫ (x + shift)^-exponent dx over 0..size, and size."""
     power = 1 - exponent
     start = float(elementary.power(shift, power))
     return shift, power, start, float(elementary.power(size + shift, power)) - start, size
 
 
 def zipf_shares(ranks: np.ndarray, size: int, exponent: float, shift: float) -> np.ndarray:
-    """The shares (float64) of these ranks among `size` of them; those of all add up to 1."""
+    """Return the shares (float64) of these of `size` ranks; all shares add up to 1."""
     _, power, _, span, _ = zipf_law(size, exponent, shift)
     return np.diff(elementwise.power(np.stack([ranks, ranks + 1.0]) + shift, power), axis=0)[0] / span
 
 
 def _scattered(seed: int, size: int, what: str) -> tuple[int, int, int]:
-    """(a, b, size) of the order r → (a r + b) mod size, in which neighbours are far apart."""
+    """Return (a, b, size) of the order r → (a r + b) mod size, in which neighbours are far apart."""
     factor = max(1, int(size * (math.sqrt(5) - 1) / 2))
     while math.gcd(factor, size) != 1:
         factor += 1
@@ -77,7 +75,7 @@ def _scattered(seed: int, size: int, what: str) -> tuple[int, int, int]:
 
 
 def label_rates(n_labels: int, least_share: float = 0.0) -> tuple[np.ndarray, int]:
-    """True mentions a row of labels by rank, and how many follow Zipf's law (others: the least)."""
+    """Return true mentions per row by label rank, and the number of labels that follow Zipf's law; the others have the minimum."""
     shares = zipf_shares(np.arange(n_labels), n_labels, LABEL_EXPONENT, LABEL_SHIFT)
     rates = TOP_RATE / shares[0] * shares
     least = -elementary.log1p(-least_share)
@@ -87,10 +85,7 @@ def label_rates(n_labels: int, least_share: float = 0.0) -> tuple[np.ndarray, in
 
 
 class SyntheticText:
-    """A corpus of so many features and labels: 4 bytes a feature and 280 a label. Local.
-
-    Labels are expected in `least_share` of the rows or more; 0 leaves the tail as long as it is.
-    """
+    """A corpus; needs 4 bytes per feature and 280 per label. Local. `least_share`: minimum expected share of rows of a label."""
 
     def __init__(self, seed: int, n_features: int, n_labels: int, least_share: float = 0.0) -> None:
         self.seed, self.n_features, self.n_labels = seed, n_features, n_labels
@@ -101,35 +96,35 @@ class SyntheticText:
         self.silent, self.feigned = SILENT * hard, hard
         self.chances = CHANCE * (1 - 0.5 * hard)[:, None] / np.sqrt(1.0 + np.arange(LABEL_WORDS))
         # The ranks of each label's words (labels × words, int64), log-uniform.
-        places = uniform(seed, "text words of labels", np.arange(n_labels * LABEL_WORDS))
+        draws = uniform(seed, "text words of labels", np.arange(n_labels * LABEL_WORDS))
         span = elementary.log(elementary.power(float(n_features), LAST_POWER) / FIRST_RANK)
-        self.words = (FIRST_RANK * elementwise.exp(places * span)).astype(np.int64).reshape(n_labels, LABEL_WORDS)
+        self.words = (FIRST_RANK * elementwise.exp(draws * span)).astype(np.int64).reshape(n_labels, LABEL_WORDS)
         self.idf = self._idf()
 
     def columns(self, ranks: np.ndarray) -> np.ndarray:
-        """The columns of words by their ranks."""
+        """Return the columns of word ranks."""
         factor, offset, size = self.order
         return (ranks * factor + offset) % size
 
     def row_shares(self, ranks: np.ndarray, brought: np.ndarray | float = 0.0) -> np.ndarray:
-        """The expected share of rows with words that labels bring `brought` times a row."""
+        """Return the expected shares of rows with words that labels cause `brought` times per row."""
         shares = zipf_shares(ranks, self.n_features, EXPONENT, SHIFT)
         return 1 - elementwise.exp(-np.asarray(brought)) / np.square(1 + shares * MEAN_WORDS)
 
     def _idf(self) -> np.ndarray:
-        """-log of the expected share of rows with each feature (float32), by column."""
+        """Return -log of the expected share of rows with each feature (float32), by column."""
         idf = np.empty(self.n_features, dtype=np.float32)
         for begin in range(0, self.n_features, CHUNK):
             ranks = np.arange(begin, min(begin + CHUNK, self.n_features))
             idf[self.columns(ranks)] = -elementwise.log(self.row_shares(ranks))
-        ranks, place = np.unique(self.words, return_inverse=True)
+        ranks, positions = np.unique(self.words, return_inverse=True)
         heard = self.rates * (1 - self.silent + FEIGNED * self.feigned)
-        brought = np.bincount(place.reshape(-1), weights=(heard[:, None] * self.chances).reshape(-1))
+        brought = np.bincount(positions.reshape(-1), weights=(heard[:, None] * self.chances).reshape(-1))
         idf[self.columns(ranks)] = -elementwise.log(self.row_shares(ranks, brought))
         return idf
 
     def slabs(self, begin: int, end: int, n_values: int = SLAB_VALUES) -> Iterator[LabelledSlice]:
-        """Rows begin..end, with up to about `n_values` values at a time."""
+        """Yield rows begin..end, with about `n_values` values at a time."""
         on = elementary.log(MEAN_WORDS / (1 + MEAN_WORDS))
         of_head = float(self.rates[: self.head].sum() / self.rates.sum()) if self.head < self.n_labels else 1.0
         head_law = zipf_law(self.head, LABEL_EXPONENT, LABEL_SHIFT), of_head
@@ -153,16 +148,18 @@ class SyntheticText:
 
 
 def least_share(options: ConvertOptions, n_labels: int) -> float:
-    """The least share of the rows that a label is expected in. Raises ConfigError."""
+    """Return the minimum expected share of rows of a label. Raises ConfigError."""
     least, n_rows = options.least_positives, options.rows
     if least is None:
         return 0.0
     if not 0 < least < n_rows:
-        raise OptionError("least_positives", least, f"expected a number above 0 and below that of the rows, {n_rows}")
+        raise OptionError("least_positives", least, f"expected a number above 0 and below the number of rows, {n_rows}")
     rates, _ = label_rates(n_labels)
     rarest = n_rows * -elementary.expm1(-rates[-1])
     if least <= rarest:
-        raise OptionError("least_positives", least, f"has no effect: the rarest label is expected in {rarest:.1f} rows; remove it")
+        raise OptionError(
+            "least_positives", least, f"has no effect because the rarest label is expected in {rarest:.1f} rows; remove it"
+        )
     a_row = float(label_rates(n_labels, least / n_rows)[0].sum())
     if a_row > MOST_LABELS:
         most = f"but may have {MOST_LABELS:g}; use more rows"
@@ -171,23 +168,23 @@ def least_share(options: ConvertOptions, n_labels: int) -> float:
 
 
 def read_text(task: Conversion) -> Part:
-    """Collective. Make this rank's even share of the rows."""
+    """Generate this rank's even share of the rows. Collective."""
     options = task.options
     sizes = []
     for name, least, most in (("features", MIN_FEATURES, MAX_FEATURES), ("labels", 1, MAX_LABELS)):
         text = ",".join(getattr(options, name))
         if not text:
-            raise ConfigError(f"synthetic text needs --{name}, the number of {name} to make")
+            raise ConfigError(f"synthetic text needs --{name}, the number of {name}")
         if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
             raise OptionError(name, text, f"expected one whole number from {least} to {most}")
         sizes.append(int(text))
     n_features, n_labels = sizes
-    with mpi.agreed(task.comm, "making a corpus"):
+    with mpi.agreed(task.comm, "generating a corpus"):
         corpus = SyntheticText(options.seed, n_features, n_labels, least_share(options, n_labels))
         rows = NumberRows(task, None, n_features)
         for slab in corpus.slabs(*task.share(options.rows)):
             rows.add(slab.rows)
-            rows.labels.add(slab.label_lengths, slab.labels)
-    task.log.detail(f"text: {options.rows:,} rows made")
+            rows.labels.append(slab.label_lengths, slab.labels)
+    task.log.detail(f"text: {options.rows:,} rows generated")
     width = len(str(n_labels - 1))
     return finish(task, rows, [f"L{label:0{width}}" for label in range(n_labels)])

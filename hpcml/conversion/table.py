@@ -1,8 +1,8 @@
-"""Tables: options name their columns; rows become texts or numbers, with labels, names and splits.
+"""Tables: options give the roles of columns; rows become texts or numbers with labels, ids and splits.
 
-An index of pandas, a row number or an identifier says nothing about other rows, but in a sorted file it determines the labels. So
-such columns are no features. The row number and identifiers are known only after the last row. Their values are compared while they
-are read: a rank keeps the first row number of each file, and the values of identifiers. Then the ranks compare what they have.
+A pandas index, a row number or an identifier carries no information about new rows, but in a sorted file it reveals the labels, so
+such columns are not used as features. Row numbers and identifiers are detected while the rows are read: a rank keeps the first row
+number of each batch and the values of possible identifiers, and the ranks compare them after the last row.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ from hpcml.options import quoted_name
 
 PANDAS_INDEX = re.compile(r"(Unnamed: 0(\.\d+)?|__index_level_\d+__)?")
 ID_NAMES = ("id", "index")
-LEAST_ROWS = 3  # a column of fewer rows may hold 0, 1 or 1, 2 by chance
-EXACT = 2.0**53  # from here on float64 does not tell all whole numbers apart
+MIN_ROWS = 3  # fewer rows may hold 0, 1 or 1, 2 by chance
+EXACT = 2.0**53  # float64 represents all whole numbers below this exactly
 NAME_COLUMNS = "name columns with --features, --labels, --id or --text"
-FEW = 6  # columns that the log names
+FEW = 6  # columns named in the log
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns of a table by what they are for."""
+    """The columns of a table by role."""
 
     text: tuple[str, ...] = ()
-    fields: tuple[Field, ...] = PLAIN  # texts that are told apart
+    fields: tuple[Field, ...] = PLAIN  # separate text fields
     labels: tuple[str, ...] = ()
     indicators: tuple[str, ...] = ()
     id: str | None = None
     split: str | None = None
     group: str | None = None
-    features: tuple[str, ...] | None = None  # the columns of numbers; None: all that nothing else names
+    features: tuple[str, ...] | None = None  # None: all columns without another role
 
     @classmethod
-    def of(cls, options: ConvertOptions, names: Collection[str], fields: tuple[Field, ...] = PLAIN) -> Roles:
-        """The roles that the options give to columns of these names; `fields` are those of the corpus.
+    def from_options(cls, options: ConvertOptions, names: Collection[str], fields: tuple[Field, ...] = PLAIN) -> Roles:
+        """Return the roles that the options give to these columns; `fields` are the fields of the corpus.
 
-        A name with blanks around it is that of a column with these blanks or, if there is none, without.
+        A name matches a column with the same white space around it or, if there is none, the column without it.
         """
         lists = (options.text, options.labels, options.indicators, options.features)
         known = set(names)
@@ -72,106 +72,105 @@ class Roles:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The columns of texts; none if rows are made from numbers."""
+        """Return the text columns; none if rows are numbers."""
         return self.text or (tuple(field.name for field in self.fields) if self.fields != PLAIN else ())
 
-    def named(self) -> list[tuple[str, str]]:
-        """(option, column) of every column that is named."""
-        found = [("--text" if self.text else "--fields", name) for name in self.texts]
-        found += [("--labels", name) for name in self.labels] + [("--indicators", name) for name in self.indicators]
+    def named_columns(self) -> list[tuple[str, str]]:
+        """Return (option, column) of every named column."""
+        columns = [("--text" if self.text else "--fields", name) for name in self.texts]
+        columns += [("--labels", name) for name in self.labels] + [("--indicators", name) for name in self.indicators]
         others = {"--id": self.id, "--split-column": self.split, "--group": self.group}
-        found += [(option, name) for option, name in others.items() if name is not None]
-        return found + [("--features", name) for name in self.features or ()]
+        columns += [(option, name) for option, name in others.items() if name is not None]
+        return columns + [("--features", name) for name in self.features or ()]
 
     def check(self, where: str, names: Collection[str]) -> None:
-        """Raise ConfigError unless a table of these columns has those wanted, each once."""
+        """Raise ConfigError unless each named column exists and is named once."""
         seen: dict[str, str] = {}
         known = set(names)
-        for option, name in self.named():
+        for option, name in self.named_columns():
             if name not in known:
                 near = next((each for each in names if name in map(str.strip, each.split(","))), None)
                 near = nearest_name(name, names) if near is None else near
                 if f'"{name}"' in known:
-                    hint = "names of columns stand in quotation marks; give --quotes"
+                    hint = "column names are quoted; use --quotes"
                 elif near is not None:
-                    form = "" if near == quoted_name(near) else f" Give it as {option} {shlex.quote(quoted_name(near))}"
+                    form = "" if near == quoted_name(near) else f" Write {option} {shlex.quote(quoted_name(near))}"
                     hint = f"did you mean {near!r}?{form}"
                 else:
                     every = ", ".join(map(quoted_name, sorted(names)))
                     hint = f"known: {every}" if len(names) <= FEW else f"it has {len(names)} columns"
                 raise ConfigError(f"{where}: {option} {name}: no such column; {hint}")
             if name in seen and {option, seen[name]} not in ({"--id", "--features"}, {"--id", "--group"}):
-                also = "is named twice" if seen[name] == option else f"is named by {seen[name]}, too"
-                raise ConfigError(f"{where}: {option} {name}: the column {also}; a column is for one thing")
+                also = "is named twice" if seen[name] == option else f"is also named by {seen[name]}"
+                raise ConfigError(f"{where}: {option} {name}: the column {also}; a column has one role")
             seen[name] = option
         if (twice := repeated([name.strip() for name in self.indicators])) is not None:
-            raise ConfigError(f"{where}: --indicators: two labels have the name {twice!r}; give each a name of its own")
+            raise ConfigError(f"{where}: --indicators: two labels have the name {twice!r}; rename one")
 
 
 class Batch(NamedTuple):
-    """Some rows: the values of each column with a role, and how messages name a row.
+    """Some rows: the values of each column with a role, and `locate`, which names a row in messages.
 
-    Columns of features are float64 arrays with NaN for what is missing, and columns of indicators
-    may be; others are lists of strings, numbers, booleans, lists of them, and None.
+    Feature columns are float64 arrays with NaN for missing values, and indicator columns may be; other columns are lists of
+    strings, numbers, booleans, lists of these, and None.
     """
 
     n_rows: int
     columns: dict[str, Any]
-    place: Callable[[int], object]
-    file: int = 0  # which of the input files the rows are in, from 0
+    locate: Callable[[int], object]
+    file: int = 0  # number of the input file, from 0
 
     def part(self, begin: int, end: int) -> Batch:
         """Return rows begin..end."""
         if end - begin == self.n_rows:
             return self
         columns = {name: values[begin:end] for name, values in self.columns.items()}
-        return Batch(end - begin, columns, lambda row: self.place(begin + row), self.file)
+        return Batch(end - begin, columns, lambda row: self.locate(begin + row), self.file)
 
     def numbers(self, names: Sequence[str], zero: bool = False, *advice: str) -> Iterator[NumberSlice]:
-        """Yield the rows of these columns of numbers; `zero`: NaN is 0. Raises DataError with row, column and `advice`."""
+        """Yield the rows of these numeric columns; `zero`: NaN is 0. Raises DataError with location, column and `advice`."""
 
         def take(begin: int, end: int) -> np.ndarray:
             return np.stack([self.columns[name][begin:end] for name in names], axis=1)
 
         def wrong(row: int, column: int, value: float) -> str:
-            return f"{self.place(row)}: column {names[column]!r}: {unfit(value, *advice)}"
+            return f"{self.locate(row)}: column {names[column]!r}: {invalid_number(value, *advice)}"
 
         return dense_blocks(take, (0, self.n_rows), len(names), zero, wrong)
 
 
-def numbered(what: object, first: int) -> Callable[[int], str]:
-    """What messages call rows of `what`, of which the first is row `first`, from 0."""
+def row_namer(what: object, first: int) -> Callable[[int], str]:
+    """Return a function that names rows in messages, given the number of the first row (from 0)."""
     return lambda row: f"{what}: row {first + row + 1}"
 
 
-def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The columns that are read: those of features, and the others."""
+def columns_to_read(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the feature columns and the other columns to read."""
     numbers = dict.fromkeys(features)
-    return list(numbers), list(dict.fromkeys(name for _, name in roles.named() if name not in numbers))
+    return list(numbers), list(dict.fromkeys(name for _, name in roles.named_columns() if name not in numbers))
 
 
 def choose_features(
     task: Conversion, roles: Roles, columns: Mapping[str, Iterable[str]], index: Iterable[str] = ()
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the columns of numbers that are features, and why other columns are not.
-
-    `columns` maps each column to the features that it becomes; `index` are those that the file calls an index.
+    """Return the feature columns, and the reasons why other columns are not features. `columns` maps each column to its features;
+    `index` are index columns of the file.
     """
     if roles.texts or roles.features:
         return list(roles.features or ()), {}
-    taken = {name for _, name in roles.named()}
+    named = {name for _, name in roles.named_columns()}
     known = None if task.like is None or task.like.feature_names is None else set(task.like.feature_names)
     features: list[str] = []
     reasons: dict[str, str] = {}
-    for name, made in columns.items():
-        if known is not None and not known.isdisjoint(made) and (name not in taken or name == roles.id):
+    for name, becomes in columns.items():
+        if known is not None and not known.isdisjoint(becomes) and (name not in named or name == roles.id):
             features.append(name)
         elif name == roles.id:
-            reasons[name] = "names the rows"
-        elif name in taken:
+            reasons[name] = "row names"
+        elif name in named:
             continue
         elif PANDAS_INDEX.fullmatch(name.strip()) or name in index:
-            reasons[name] = "index of pandas"
+            reasons[name] = "pandas index"
         elif known is not None:
             reasons[name] = "not in --like"
         else:
@@ -180,10 +179,7 @@ def choose_features(
 
 
 class RowNumberSearch:
-    """The columns of numbers that so far go up by 1, and the values of possible identifiers.
-
-    With --features or --like there are none: the option or the file says which columns are features.
-    """
+    """Searches for columns that number or identify rows. Inactive with --features and --like."""
 
     def __init__(self, task: Conversion, roles: Roles, names: Sequence[str]) -> None:
         self.all = () if roles.features or task.like is not None else tuple(names)
@@ -193,11 +189,11 @@ class RowNumberSearch:
 
     @property
     def names(self) -> set[str]:
-        """The columns whose values are still needed."""
+        """Return the columns whose values are still needed."""
         return {*self.first, *self.ids}
 
     def add(self, batch: Batch) -> None:
-        """Compare the values of rows. Raises OSError."""
+        """Compare the values of a batch. Raises OSError."""
         self.pieces.append((batch.file, batch.n_rows))
         for name in list(self.first):
             values = batch.columns[name]
@@ -213,85 +209,80 @@ class RowNumberSearch:
 
 
 def leave_out_columns(task: Conversion, rows: NumberRows, search: RowNumberSearch, reasons: Mapping[str, str]) -> None:
-    """Remove the features that only number or name the rows. Log which columns are not features. Collective.
-
-    `reasons` are those of columns that are no features of `rows`. Raises ConfigError if no feature is left.
+    """Remove row numbers and identifiers from the features and log all excluded columns. Collective. Raises ConfigError if no
+    feature remains.
     """
     comm = task.comm
     parts = comm.allgather((search.pieces, search.first, list(search.ids)))
-    files, sizes = np.array([piece for own, *_ in parts for piece in own] or [(0, 0)]).T  # of consecutive rows
+    files, sizes = np.array([piece for own, *_ in parts for piece in own] or [(0, 0)]).T  # of consecutive batches
     before = np.cumsum(sizes) - sizes
     in_file = before - before[np.searchsorted(files, files)]
-    counts = ((before, sizes.sum()), (in_file, np.bincount(files, sizes).max()))  # of rows: over all files, or in each
-    found: dict[str, str] = {}
+    counts = ((before, sizes.sum()), (in_file, np.bincount(files, sizes).max()))  # row numbers over all files, or per file
+    detected: dict[str, str] = {}
     for name in search.all:
-        first = [value for _, of_rank, _ in parts for value in of_rank.get(name, ())]
-        goes_up = all(name in of_rank for _, of_rank, _ in parts)  # by 1, in each batch
+        first = [value for _, rank_values, _ in parts for value in rank_values.get(name, ())]
+        goes_up = all(name in rank_values for _, rank_values, _ in parts)  # by 1 in each batch
         if goes_up and any(
-            n_rows >= LEAST_ROWS and np.array_equal(first, count + base) for count, n_rows in counts for base in (0, 1)
+            n_rows >= MIN_ROWS and np.array_equal(first, count + base) for count, n_rows in counts for base in (0, 1)
         ):
-            found[name] = "row number"
+            detected[name] = "row number"
         elif all(name in ids for *_, ids in parts):
             with mpi.agreed(comm, "comparing identifiers"):
                 values = search.ids[name][:]
                 values = values[np.abs(values) < EXACT].astype(np.int64)
             received = Routing(comm, values % comm.size).send(values)
             if not mpi.agreed_any(comm, np.unique(received).size < received.size):
-                found[name] = "unique whole numbers"
-    reasons = {**reasons, **found}
+                detected[name] = "unique whole numbers"
+    reasons = {**reasons, **detected}
     if reasons:
         few = ", ".join(f"{named(name)!r} ({why})" for name, why in list(reasons.items())[:FEW])
         more = f" and {len(reasons) - FEW} more" if len(reasons) > FEW else ""
-        task.log(f"{task.what}: not used as features: {few}{more}; --features names the columns to use")
-    with mpi.agreed(task.comm, f"reading {task.what}"):
-        if found:
-            rows.leave_out(found)
-        if found and not rows.n_features:
-            raise ConfigError(f"{task.what}: no column is left for features; name the columns to use with --features")
+        task.log(f"{task.input_name}: not used as features: {few}{more}; choose feature columns with --features")
+    with mpi.agreed(task.comm, f"reading {task.input_name}"):
+        if detected:
+            rows.leave_out(detected)
+        if detected and not rows.n_features:
+            raise ConfigError(f"{task.input_name}: no feature column remains; name feature columns with --features")
 
 
 def read_table(
     task: Conversion, columns: list[list[str]], batches: Callable[[Roles, list[str]], Iterator[Batch]], index: Sequence[str] = ()
 ) -> Part:
-    """Collective. This rank's rows of a table; `columns` are those of each file. Raises ConfigError, DataError.
-
-    `batches` gives them, when it knows the columns' roles and which of them are features; `index` are the columns that the
-    file calls an index.
+    """Read this rank's rows of tables with these columns per file; `index` are index columns of the file. Collective. Raises
+    ConfigError, DataError.
     """
-    what, names, options, like = str(task.what), columns[0], task.options, task.like
-    corpus, roles, text_like = None, Roles.of(options, names), None if like is None else like.text
+    what, names, options, like = str(task.input_name), columns[0], task.options, task.like
+    corpus, roles, text_like = None, Roles.from_options(options, names), None if like is None else like.text
     if options.text or options.fields or text_like is not None:
         for name in ("missing_as_zero", "missing_columns_as_zero"):
             if getattr(options, name):
-                raise OptionError(name, True, f"is for numbers, but --like {like.path} was made from texts; remove it")
+                raise OptionError(name, True, f"is for numbers, but --like {like.path} was made from text; remove it")
         if text_like is not None and text_like.fields == PLAIN and not options.text:
-            raise ConfigError(
-                f"--like {like.path}: was made from texts that are not told apart; name the columns of texts with --text"
-            )
+            raise ConfigError(f"--like {like.path}: was made from text without separate fields; name the text columns with --text")
         if text_like is not None and text_like.fields != PLAIN and options.text:
             fields = ", ".join(field.name for field in text_like.fields)
-            raise ConfigError(f"--text does not go with --like {like.path}, which tells the columns {fields} apart; remove it")
+            raise ConfigError(f"--text has no effect with --like {like.path}, which has the fields {fields}; remove it")
         corpus = Corpus(task)
-        roles = Roles.of(options, names, corpus.fields)
+        roles = Roles.from_options(options, names, corpus.fields)
     with reading(task):
-        for path, of_file in zip(task.inputs or [Path(what)], columns, strict=True):
-            if (twice := repeated(of_file)) is not None:
-                raise DataError(f"{path}: two columns have the name {twice!r}; give each a name of its own")
-            if strange := set(of_file) ^ set(names):
-                raise DataError(f"{path}: the columns are not those of {what} ({min(strange)!r} is in one of them only)")
+        for path, file_columns in zip(task.inputs or [Path(what)], columns, strict=True):
+            if (twice := repeated(file_columns)) is not None:
+                raise DataError(f"{path}: two columns have the name {twice!r}; rename one")
+            if strange := set(file_columns) ^ set(names):
+                raise DataError(f"{path}: expected the columns of {what} ({min(strange)!r} is in only one of the files)")
         roles.check(what, names)
         features, reasons = choose_features(task, roles, {name: (name,) for name in names}, index)
-        if "split" in names and "split" not in (name for _, name in roles.named()) and options.test_share is None:
-            task.log(f"warning: {what}: the column split is not taken for the splits of the rows; --split-column split takes it")
+        if "split" in names and "split" not in (name for _, name in roles.named_columns()) and options.test_share is None:
+            task.log(f"warning: {what}: the column split is not used; use --split-column split for the splits of the rows")
         with_ids = roles.id is not None
         rows = None if corpus is not None else NumberRows(task, features, len(features), with_ids, others=names)
         if corpus is None and not features:
-            raise ConfigError(f"{what}: no column is left for features; name columns of texts (--text) or of numbers (--features)")
+            raise ConfigError(f"{what}: no feature column remains; name text columns (--text) or numeric columns (--features)")
         search = RowNumberSearch(task, roles, features)
         for batch in batches(roles, features):
 
-            def add(some: Sequence[int], batch: Batch = batch) -> Batch:
-                part = batch.part(some[0], some[-1] + 1)
+            def add(numbers: Sequence[int], batch: Batch = batch) -> Batch:
+                part = batch.part(numbers[0], numbers[-1] + 1)
                 if corpus is not None:
                     _add_texts(corpus, part, roles, options)
                 else:
@@ -303,36 +294,37 @@ def read_table(
                     search.add(part)
     if rows is not None:
         leave_out_columns(task, rows, search, reasons)
-    task.log.detail(f"{what}: read; making rows")
+    task.log.detail(f"{what}: all rows read; computing features")
     return finish(task, rows) if corpus is None else vectorise(task, corpus)
 
 
 def _add_texts(corpus: Corpus, batch: Batch, roles: Roles, options: ConvertOptions) -> None:
-    """Append rows that are made from texts, or none. Raises DataError that names the row, OSError."""
-    told_apart = not roles.text
+    has_fields = not roles.text
     labels, ids, splits, groups = _described(corpus, batch, roles, options)
-    of_rows: list[Values] = []
+    row_values: list[Values] = []
     for row in range(batch.n_rows):
-        values = texts_of_row(batch, row, roles.texts, told_apart)
-        for field, texts in zip(roles.fields if told_apart else (), values, strict=False):
+        values = texts_of_row(batch, row, roles.texts, has_fields)
+        for field, texts in zip(roles.fields if has_fields else (), values, strict=False):
             if field.whole and any("\0" in text for text in texts):
-                raise DataError(f"{batch.place(row)}: column {field.name!r}: a value with a NUL, which cannot be stored; remove it")
-        of_rows.append(values)
-    for row, of_fields in enumerate(of_rows):
-        corpus.add(ids[row], of_fields, labels[row], splits[row], group=groups[row])
+                raise DataError(
+                    f"{batch.locate(row)}: column {field.name!r}: a value contains NUL, which cannot be stored; remove it"
+                )
+        row_values.append(values)
+    for row, values in enumerate(row_values):
+        corpus.add(ids[row], values, labels[row], splits[row], group=groups[row])
 
 
 def _add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], roles: Roles, options: ConvertOptions) -> None:
-    """Append rows of numbers, or none. Raises DataError that names the row, OSError."""
-
     blocks = list(batch.numbers(features, options.missing_as_zero))
     describe_rows(rows, batch, roles, options)
-    for some in blocks:
-        rows.add(some)
+    for block in blocks:
+        rows.add(block)
 
 
 def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions, by_number: bool = False) -> None:
-    """Append labels (not those `by_number`), ids and splits of rows, or nothing. Raises DataError that names the row, OSError."""
+    """Append labels (unless given by number), ids, splits and groups of a batch. Raises DataError before anything is appended, and
+    OSError.
+    """
     labels, ids, splits, groups = _described(rows, batch, roles, options)
     splits, groups = splits if roles.split is not None else [], groups if roles.group is not None else []
     rows.describe(None if by_number else labels, ids, splits, groups=groups)
@@ -341,15 +333,16 @@ def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: Convert
 def _described(
     rows: LabelledRows, batch: Batch, roles: Roles, options: ConvertOptions
 ) -> tuple[list[list[str] | None], list[str], list[str], list[str]]:
-    """Return the labels of each row by key (None: nobody labelled it), its name, split and group, "" for none. Raises DataError.
+    """Return the label keys (None: unlabelled), id, split and group of each row. Raises DataError.
 
-    A row is labelled if one of its cells of --labels is not empty, and none of its indicators is. With --empty-labels none each is.
+    A row is labelled if a cell of --labels is not empty and no indicator is missing; with --empty-labels none, every row is
+    labelled.
     """
     if options.unique_ids:
-        rows.places.append((len(rows.id_keys), batch.place))
-    found = [_labels(batch, row, roles.labels, options.label_separator, rows.label_values) for row in range(batch.n_rows)]
-    labels = [of_row or [] for of_row in found]
-    unlabelled = np.array([of_row is None for of_row in found], dtype=bool) & bool(roles.labels or not roles.indicators)
+        rows.locations.append((len(rows.id_keys), batch.locate))
+    label_keys = [_labels(batch, row, roles.labels, options.label_separator, rows.label_values) for row in range(batch.n_rows)]
+    labels = [row_keys or [] for row_keys in label_keys]
+    unlabelled = np.array([row_keys is None for row_keys in label_keys], dtype=bool) & bool(roles.labels or not roles.indicators)
     for name in roles.indicators:
         values = indicator_values(batch.columns[name])
         empty = np.isnan(values)
@@ -358,8 +351,8 @@ def _described(
         wrong = np.flatnonzero((values != 0) & (values != 1))
         if wrong.size:
             row = int(wrong[0])
-            shown = named(str(batch.columns[name][row]))
-            raise DataError(f"{batch.place(row)}: column {name!r}: {shown}, but expected 1, 0, True or False (--indicators)")
+            value = named(str(batch.columns[name][row]))
+            raise DataError(f"{batch.locate(row)}: column {name!r}: {value}, but expected 1, 0, True or False (--indicators)")
         for row in np.flatnonzero(values).tolist():
             labels[row].append(name.strip())
     ids, splits = names_in_column(batch, roles.id), names_in_column(batch, roles.split)
@@ -368,51 +361,56 @@ def _described(
             _checked(batch, row, roles.split, split, check_split_name)
     groups = names_in_column(batch, roles.group)
     if options.empty_labels is None and unlabelled.any():
-        return [None if gone else of_row for of_row, gone in zip(labels, unlabelled.tolist(), strict=True)], ids, splits, groups
+        return (
+            [None if is_unlabelled else row_keys for row_keys, is_unlabelled in zip(labels, unlabelled.tolist(), strict=True)],
+            ids,
+            splits,
+            groups,
+        )
     return labels, ids, splits, groups
 
 
 def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None, values: LabelValues) -> list[str] | None:
-    """Return the keys of the labels in the cells of some columns; None if all cells are empty, which an empty list is not."""
-    found: list[str] = []
+    """Return the keys of a row's labels; None if all cells are empty. An empty list is not an empty cell."""
+    label_keys: list[str] = []
     has_list = False
     for name in columns:
         value, keys = batch.columns[name][row], values.keys[name]
         has_list |= isinstance(value, (list, tuple, np.ndarray)) and len(value) == 0
         for each in value if isinstance(value, (list, tuple, np.ndarray)) else [value]:
             if separator is None and type(each) is str and (key := keys.get(each)):
-                found.append(key)
+                label_keys.append(key)
                 continue
             text = _checked(batch, row, name, each, _as_written if values.as_text else _label)
             parts = [text.strip()] if separator is None else split_names(text, separator)
-            found += [keys.get(part) or values.add(name, part, batch.place(row)) for part in parts if part]
-    return found if found or has_list else None
+            label_keys += [keys.get(part) or values.add(name, part, batch.locate(row)) for part in parts if part]
+    return label_keys if label_keys or has_list else None
 
 
 def names_in_column(batch: Batch, column: str | None) -> list[str]:
-    """Return the values of a column that names rows, or splits; "" for none."""
+    """Return the values of a column of names; "" for missing ones."""
     if column is None:
         return [""] * batch.n_rows
     return [_checked(batch, row, column, value, _name) for row, value in enumerate(batch.columns[column])]
 
 
-def unfit(value: float, advice: str = "take what is missing for 0 (--missing-as-zero)") -> str:
-    """The reason why a number cannot be stored; `advice`: against missing ones."""
+def invalid_number(value: float, advice: str = "use --missing-as-zero") -> str:
+    """Return the reason why a number cannot be stored."""
     if math.isnan(value):
-        return f"no number, but every row needs one; fill it in, or {advice}"
+        return f"missing number; fill it in, or {advice}"
     return f"{value:g}, {FINITE}"
 
 
 def _checked(batch: Batch, row: int, column: str, value: object, check: Callable[[Any], Any]) -> Any:
-    """`check(value)`, whose ValueError becomes a DataError that names row and column."""
+    """Return `check(value)`; a ValueError becomes a DataError with location and column."""
     try:
         return check(value)
     except ValueError as error:
-        raise DataError(f"{batch.place(row)}: column {column!r}: {error}") from None
+        raise DataError(f"{batch.locate(row)}: column {column!r}: {error}") from None
 
 
 def _name(value: object) -> str:
-    """A value as the name of a row, a split or a group; "" for a missing one. Raises ValueError."""
+    """Return a value as the name of a row, split or group; "" if missing. Raises ValueError."""
     if isinstance(value, (float, np.floating, Decimal)) and math.isfinite(value):
         if value != math.floor(value):
             raise ValueError(f"{value:g}, but expected a name or a whole number")
@@ -421,17 +419,17 @@ def _name(value: object) -> str:
 
 
 def _label(value: object) -> str:
-    """A value of a column of labels as text; "" for a missing one. Raises ValueError, also for a list that is written as text."""
+    """Return a value of a label column as text; "" if missing. Raises ValueError."""
     if isinstance(value, (float, np.floating)) and math.isfinite(value) and value == math.floor(value):
         return label_name(float(value))
     return check_no_list(_as_written(value))
 
 
 def _as_written(value: object) -> str:
-    """The text of a value, as pandas writes it to a CSV file; "" for a missing one. Raises ValueError."""
+    """Return a value as pandas writes it to CSV; "" if missing. Raises ValueError."""
     if isinstance(value, str):
         if "\0" in value or not is_unicode(value):
-            raise ValueError(f"{named(value)!r} holds a character that cannot be stored; remove it")
+            raise ValueError(f"{named(value)!r} contains a character that cannot be stored; remove it")
         return value
     if is_missing(value):
         return ""
@@ -439,22 +437,22 @@ def _as_written(value: object) -> str:
         isinstance(value, (float, np.floating, Decimal)) and math.isfinite(value)
     ):
         return str(value)
-    shown = f"{value:g}" if isinstance(value, (float, np.floating)) else type(value).__name__
-    raise ValueError(f"{shown}, but expected a string or a whole number")
+    description = f"{value:g}" if isinstance(value, (float, np.floating)) else type(value).__name__
+    raise ValueError(f"{description}, but expected a string or a whole number")
 
 
-def texts_of_row(batch: Batch, row: int, columns: Sequence[str], told_apart: bool) -> Values:
-    """Return the values of each field of a row of texts. Raises DataError that names row and column."""
-    values = [_checked(batch, row, name, batch.columns[name][row], texts_of) for name in columns]
-    return values if told_apart else [[], [text for texts in values for text in texts]]
+def texts_of_row(batch: Batch, row: int, columns: Sequence[str], has_fields: bool) -> Values:
+    """Return the values of each field of a row. Raises DataError."""
+    values = [_checked(batch, row, name, batch.columns[name][row], to_texts) for name in columns]
+    return values if has_fields else [[], [text for texts in values for text in texts]]
 
 
-def texts_of(value: object) -> list[str]:
-    """The texts of a value. Raises ValueError."""
+def to_texts(value: object) -> list[str]:
+    """Return the texts of a value. Raises ValueError."""
     if isinstance(value, str):
         return [value] if value else []
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [text for each in value for text in texts_of(each)]
+        return [text for each in value for text in to_texts(each)]
     if not is_missing(value):
         raise ValueError(f"{type(value).__name__}, but expected text")
     return []

@@ -1,5 +1,5 @@
-"""Rows that are nearly the same, and how far their labels agree: `hpcml duplicates`.
+"""Near-duplicate rows and the consistency of their labels: `hpcml duplicates`.
 
-Rows are hashed to a few least hashes (`kernels`), those that agree in a band go to the same rank and are compared exactly
-(`pairs`). From the pairs follows how consistent labels are (`consistency`). Begin with `search`.
+Rows are hashed to a few minimum hashes (`kernels`); rows that agree in a band are sent to one rank and compared exactly (`pairs`).
+The labels of the pairs give the consistency of each label (`consistency`). Begin with `search`.
 """

@@ -1,6 +1,6 @@
-"""How far the labels of nearly equal rows agree: what a second person would have said.
+"""Label consistency: how far the labels of near-duplicate rows agree, which estimates how far two annotators agree.
 
-C. Elkan, *Extreme multilabel learning* (2015): documents that were indexed twice by mistake show how consistent the indexers are.
+C. Elkan, *Extreme multilabel learning* (2015), measures indexers by documents that were indexed twice by mistake.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from hpcml.mpi.routing import Routing
 from hpcml.near_duplicates.pairs import COMPARED, Pairs, SharedRows
 from hpcml.partition import entries_of
 
-Z = 1.959963984540054  # of the normal distribution, two-sided 95 %
+Z = 1.959963984540054  # two-sided 95 % quantile of the normal distribution
 
 
 @dataclass
 class PairLabels:
-    """Of this rank's pairs: whether they count; labels of the first row, the other, and both."""
+    """Per pair of this rank: whether it counts, and the numbers of labels of the first row, of the other row, and of both."""
 
     counted: np.ndarray
     of_first: np.ndarray
@@ -31,25 +31,24 @@ class PairLabels:
 
 @dataclass
 class Consistency:
-    """Of each label: rows with it, rows of pairs with it (once a pair), pairs of two such rows."""
+    """Per label: rows with it, rows of pairs with it (once per pair), and pairs of two such rows."""
 
     n_rows: np.ndarray
-    of_rows: np.ndarray  # one + other
+    in_rows: np.ndarray  # rows of pairs with the label, summed over both rows
     both: np.ndarray
 
     @property
     def either(self) -> np.ndarray:
-        """In how many pairs at least one row has the label."""
-        return self.of_rows - self.both
+        """Return the number of pairs with the label in at least one row."""
+        return self.in_rows - self.both
 
     def values(self) -> np.ndarray:
-        """2 · both / (one + other) of each label; NaN for those that no pair has."""
-        return 2 * self.both / np.where(self.of_rows > 0, self.of_rows, np.nan)
+        """Return 2 · both / (first + other) per label; NaN if no pair has the label."""
+        return 2 * self.both / np.where(self.in_rows > 0, self.in_rows, np.nan)
 
     def intervals(self) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds of 95 % for `values`, as if pairs were drawn independently.
-
-        Those of E. B. Wilson (1927) for p = both / either, of which the consistency 2p / (1 + p) is a rising function.
+        """Return 95 % bounds of `values` for independent pairs: Wilson's (1927) for p = both / either; the consistency is 2p / (1 +
+        p).
         """
         n = np.where(self.either > 0, self.either, np.nan)
         p = self.both / n
@@ -59,46 +58,46 @@ class Consistency:
         return 2 * low / (1 + low), 2 * high / (1 + high)
 
 
-def consistency_of(comm: mpi.Comm, shard: Shard, pairs: Pairs, unlabelled: np.ndarray) -> tuple[Consistency, PairLabels]:
-    """Collective over `comm`. The labels' consistency over all pairs; labels of this rank's pairs.
+def measure_consistency(comm: mpi.Comm, shard: Shard, pairs: Pairs, unlabelled: np.ndarray) -> tuple[Consistency, PairLabels]:
+    """Return the consistency of labels over all pairs, and the labels of this rank's pairs. Collective over `comm`.
 
-    Of the pairs of a row with earlier ones, one counts: that with the row that it is most like, of equal ones the last. So a group
-    of equal rows counts once for each of its rows. No pair of an `unlabelled` row (by its place in the split) counts.
+    Of the pairs of a row with earlier rows, only the most similar counts (the last of equal ones), so a group of equal rows counts
+    once per row. Pairs with `unlabelled` rows (positions in the split) do not count.
     """
     rows, n_labels = SharedRows(comm, shard), shard.n_labels
-    counted = _most_alike(rows, pairs, ~(np.isin(pairs.first, unlabelled) | np.isin(pairs.other, unlabelled)))
-    with mpi.agreed(comm, "making room for the labels"):
+    counted = _flag_best_pairs(rows, pairs, ~(np.isin(pairs.first, unlabelled) | np.isin(pairs.other, unlabelled)))
+    with mpi.agreed(comm, "allocating label counts"):
         counts = np.zeros((3, n_labels), np.int64)
         count_labels(shard.y_indptr, shard.y_indices, shard.rows, counts[0])
-        found = np.zeros((3, pairs.first.size), np.int64)
+        label_counts = np.zeros((3, pairs.first.size), np.int64)
     for begin in range(0, int(mpi.allreduce_max(comm, pairs.first.size)), COMPARED):
-        some = slice(begin, begin + COMPARED)
-        wanted, places = np.unique(pairs.other[some], return_inverse=True)
-        indptr, indices = rows.fetch(wanted, shard.y_indptr, shard.y_indices)
+        piece = slice(begin, begin + COMPARED)
+        other_rows, positions = np.unique(pairs.other[piece], return_inverse=True)
+        indptr, indices = rows.fetch(other_rows, shard.y_indptr, shard.y_indices)
         with mpi.agreed(comm, "comparing labels"):
-            sizes, one = _entries(shard.y_indptr, shard.y_indices, rows.local(pairs.first[some]), n_labels)
-            other_sizes, other = _entries(indptr, indices, places, n_labels)
+            sizes, one = _entries(shard.y_indptr, shard.y_indices, rows.local_rows(pairs.first[piece]), n_labels)
+            other_sizes, other = _entries(indptr, indices, positions, n_labels)
             both = np.intersect1d(one, other)
             for count, entries in ((counts[1], one), (counts[1], other), (counts[2], both)):
-                places, labels = np.divmod(entries, max(1, n_labels))
-                count += np.bincount(labels[counted[some][places]], minlength=n_labels)
-            found[:, some] = sizes, other_sizes, np.bincount(both // max(1, n_labels), minlength=sizes.size)
-    return Consistency(*mpi.allreduce_sum(comm, counts)), PairLabels(counted, *found)
+                positions, labels = np.divmod(entries, max(1, n_labels))
+                count += np.bincount(labels[counted[piece][positions]], minlength=n_labels)
+            label_counts[:, piece] = sizes, other_sizes, np.bincount(both // max(1, n_labels), minlength=sizes.size)
+    return Consistency(*mpi.allreduce_sum(comm, counts)), PairLabels(counted, *label_counts)
 
 
-def _most_alike(rows: SharedRows, pairs: Pairs, usable: np.ndarray) -> np.ndarray:
-    """Return flags of the pairs that are, of the usable ones, their second row's with the row most like. Collective."""
-    routing = Routing(rows.comm, rows.owners(pairs.other))
+def _flag_best_pairs(rows: SharedRows, pairs: Pairs, usable: np.ndarray) -> np.ndarray:
+    """Return flags of the usable pairs that are the most similar pair of their second row. Collective."""
+    routing = Routing(rows.comm, rows.owner_ranks(pairs.other))
     columns = (pairs.first, pairs.other, pairs.similarity, usable.astype(np.uint8))
-    first, other, similarity, can = (routing.send(values) for values in columns)
-    with mpi.agreed(rows.comm, "choosing pairs that count"):
-        order = np.lexsort((-first, -similarity, can == 0, other))
+    first, other, similarity, is_usable = (routing.send(values) for values in columns)
+    with mpi.agreed(rows.comm, "selecting pairs"):
+        order = np.lexsort((-first, -similarity, is_usable == 0, other))
         best = np.ones(other.size, np.uint8)
         best[order[1:]] = other[order[1:]] != other[order[:-1]]
-    return routing.answer(best & can).astype(bool)
+    return routing.answer(best & is_usable).astype(bool)
 
 
 def _entries(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of labels of each row, and place · n_labels + label of each of them."""
-    sizes, places = entries_of(indptr, rows)
-    return sizes, np.repeat(np.arange(rows.size), sizes) * n_labels + indices[places]
+    """Return the number of labels of each row, and position · n_labels + label of each label."""
+    sizes, positions = entries_of(indptr, rows)
+    return sizes, np.repeat(np.arange(rows.size), sizes) * n_labels + indices[positions]

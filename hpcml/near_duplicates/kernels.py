@@ -1,4 +1,4 @@
-"""Compiled passes over rows' features: hashes of sets, least hashes, and what two rows share."""
+"""Compiled passes over the features of rows: hashes of sets, minimum hashes, and numbers of common features."""
 
 import numpy as np
 
@@ -10,9 +10,8 @@ _LARGEST = np.uint32(2**32 - 1)
 
 @njit
 def set_keys(features, rows, key, keys):
-    """keys[i] (uint64): a hash of the features of rows[i]; the first i where they descend, or -1.
-
-    features: (indptr, indices) of CSR arrays, also below.
+    """Set keys[i] (uint64) to a hash of the features of rows[i] of CSR arrays (indptr, indices); return the first i whose features
+    do not ascend, or -1.
     """
     indptr, indices = features
     for i in range(rows.size):
@@ -29,17 +28,16 @@ def set_keys(features, rows, key, keys):
 
 @njit
 def _lower(x, factors, addends, least):
-    """least[h] = min(least[h], x · factors[h] + addends[h]) mod 2³²; apart, to be vectorised."""
+    """Set least[h] = min(least[h], x · factors[h] + addends[h]) mod 2³². A function of its own, so that it is vectorised."""
     for h in range(least.size):
         least[h] = min(least[h], np.uint32(x * factors[h] + addends[h]))
 
 
 @njit
 def band_keys(features, rows, hashes, functions, size, least, begin, keys):
-    """keys[b, begin + i] (uint64): a hash of the b-th `size` least hashes of features of rows[i].
+    """Set keys[b, begin + i] (uint64) to a hash of the b-th `size` minimum hashes of the features of rows[i].
 
-    hashes (n_features uint32); functions: factors, addends (bands · size uint32); `least`, of that
-    size, is scratch.
+    hashes (n_features uint32); functions: factors, addends (bands · size uint32); `least`, of that size, is scratch.
     """
     (indptr, indices), (factors, addends) = features, functions
     for i in range(rows.size):
@@ -55,7 +53,7 @@ def band_keys(features, rows, hashes, functions, size, least, begin, keys):
 
 @njit
 def count_common(features, rows, other_features, others, counts):
-    """counts[p]: how many features rows[p] shares with others[p] of others' arrays; all ascend."""
+    """Set counts[p] to the number of common features of rows[p] and others[p]; features must ascend."""
     (indptr, indices), (other_indptr, other_indices) = features, other_features
     for p in range(rows.size):
         a, a_end = np.uint64(indptr[rows[p]]), np.uint64(indptr[rows[p] + 1])

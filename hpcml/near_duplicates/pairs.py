@@ -1,12 +1,12 @@
-"""Pairs of nearly equal rows, found by all ranks, compared exactly; the same on any number.
+"""Pairs of near-duplicate rows, compared exactly; the result does not depend on the number of ranks.
 
-Rows with the same features are a group: each is paired with the next one of its group, and only the first goes on. Rows that agree
-on a band of least hashes lie in one bucket, which one rank gets from all others, and are compared. In a bucket of many rows each is
-compared with the next WINDOW only, so the work is proportional to the number of rows, for any data.
+Rows with equal features form a group: each is paired with the next row of its group, and only the first row of a group is compared
+further. Rows with equal minimum hashes in a band form a bucket, which is sent to one rank. In a large bucket, each row is compared
+with the next WINDOW rows only, so the work is proportional to the number of rows for any data.
 
-Two rows of similarity s (the Jaccard index of their features) agree on one least hash with probability s, on all of a band of r
-with s^r, and on at least one of b bands with 1 − (1 − s^r)^b: A. Broder, *On the resemblance and containment of documents* (1997);
-J. Leskovec, A. Rajaraman, J. Ullman, *Mining of Massive Datasets*, chapter 3.
+For Jaccard similarity s, two rows agree on one minimum hash with probability s, on a band of r hashes with s^r, and on at least one
+of b bands with 1 − (1 − s^r)^b: A. Broder, *On the resemblance and containment of documents* (1997); J. Leskovec, A. Rajaraman, J.
+Ullman, *Mining of Massive Datasets*, chapter 3.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from hpcml.partition import entries_of, offsets
 from hpcml.rng import bits
 from hpcml.slices import row_slices
 
-WINDOW = 64  # of a bucket's rows, how many next ones each is compared with
-BANDS_AT_ONCE = 8  # whose keys are held: 8 bytes a row and band
-COMPARED = 1 << 16  # pairs whose rows are in memory together
+WINDOW = 64  # rows of a bucket that each row is compared with
+BANDS_AT_ONCE = 8  # 8 bytes of keys per row and band
+COMPARED = 1 << 16  # pairs per block
 LEAST_SIMILARITY = 0.1
-MISSED = 0.001  # of the pairs that are just similar enough, at most
+MISSED = 0.001  # maximum share of missed pairs at the requested similarity
 MOST_HASHES = 192
 LARGEST_BAND = 12
-SLICE = 1 << 20  # features that are hashed together
+SLICE = 1 << 20  # features hashed at a time
 
 
 class Bands(NamedTuple):
-    """`number` bands of `size` least hashes each."""
+    """`number` bands of `size` minimum hashes each."""
 
     number: int
     size: int
 
     def recall(self, similarity: float) -> float:
-        """The probability that two rows of that similarity are compared."""
+        """Return the probability that two rows of this similarity are compared."""
         return 1.0 if similarity >= 1 else 1 - power(1 - power(similarity, float(self.size)), float(self.number))
 
 
 def choose_bands(similarity: float) -> Bands:
-    """The largest bands (fewest comparisons) that find all but MISSED. Raises ConfigError."""
+    """Return the largest bands (fewest comparisons) that miss at most MISSED of the pairs. Raises ConfigError."""
     if not LEAST_SIMILARITY <= similarity <= 1:
         raise OptionError("similarity", similarity, f"expected a number from {LEAST_SIMILARITY} to 1")
     if similarity == 1:
-        return Bands(0, 1)  # equal rows are found in another way
+        return Bands(0, 1)  # equal rows are compared by their set keys
     for size in range(LARGEST_BAND, 0, -1):
         number = math.ceil(log(MISSED) / log1p(-power(similarity, float(size))))
         if size * number <= MOST_HASHES:
@@ -65,7 +65,7 @@ def choose_bands(similarity: float) -> Bands:
 
 
 def feature_hashes(n_features: int) -> np.ndarray:
-    """A hash (uint32) of each feature, by its number."""
+    """Return a hash (uint32) per feature."""
     out = np.empty(n_features, np.uint32)
     for begin in range(0, n_features, SLICE):
         end = min(begin + SLICE, n_features)
@@ -74,35 +74,34 @@ def feature_hashes(n_features: int) -> np.ndarray:
 
 
 def hash_functions(bands: Bands) -> tuple[np.ndarray, np.ndarray]:
-    """Odd factors and addends (bands × size, uint32) that make other hashes of features'."""
+    """Return odd factors and addends (bands × size, uint32) that derive further hashes."""
     drawn = bits(0, "duplicates: functions", np.arange(2 * bands.number * bands.size)).reshape(2, bands.number, bands.size)
     factors, addends = (drawn >> np.uint64(32)).astype(np.uint32)
     return factors | np.uint32(1), addends
 
 
 class SharedRows:
-    """The rows of a split on all ranks, by their positions in it."""
+    """The rows of a split on all ranks, by position in the split."""
 
     def __init__(self, comm: mpi.Comm, shard: Shard) -> None:
-        """Collective over `comm`."""
         self.comm, self.shard = comm, shard
         self.bounds = offsets(comm.allgather(shard.n_local))
 
-    def owners(self, positions: np.ndarray) -> np.ndarray:
-        """The rank that has each row."""
+    def owner_ranks(self, positions: np.ndarray) -> np.ndarray:
+        """Return the rank of each row."""
         return np.searchsorted(self.bounds, positions, "right") - 1
 
-    def local(self, positions: np.ndarray) -> np.ndarray:
-        """Where rows of this rank are in its slab."""
+    def local_rows(self, positions: np.ndarray) -> np.ndarray:
+        """Return the positions of this rank's rows in its slab."""
         return self.shard.rows[positions - self.shard.first_local]
 
     def fetch(self, positions: np.ndarray, indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Collective over the ranks. Rows at ascending positions of the slabs' CSR arrays."""
-        routing = Routing(self.comm, self.owners(positions))
-        asked = routing.send(positions)
-        with mpi.agreed(self.comm, "reading rows that are compared"):
-            sizes, places = entries_of(indptr, self.local(asked))
-            values = indices[places]
+        """Return the rows at ascending positions as CSR arrays. Collective over the ranks."""
+        routing = Routing(self.comm, self.owner_ranks(positions))
+        requested = routing.send(positions)
+        with mpi.agreed(self.comm, "reading rows to compare"):
+            sizes, entries = entries_of(indptr, self.local_rows(requested))
+            values = indices[entries]
         starts = offsets(sizes)[offsets(routing.received)].tolist()
         parts = mpi.exchange(self.comm, [values[begin:end] for begin, end in pairwise(starts)])  # owners ascend as rows do
         return offsets(routing.answer(sizes)), np.concatenate(parts)
@@ -110,78 +109,73 @@ class SharedRows:
 
 @dataclass
 class Pairs:
-    """This rank's pairs (first < other, positions in the split), ascending, and similarities.
-
-    `n_empty` (rows without features), `n_equal` (rows that have the features of an earlier one) and `n_limited` (how often a row
-    lay in a bucket with more than it was compared with) are those of all ranks.
-    """
+    """This rank's pairs (first < other, positions in the split), ascending, with similarities; and counts over all ranks."""
 
     first: np.ndarray
     other: np.ndarray
     similarity: np.ndarray
-    n_empty: int = 0
-    n_equal: int = 0
-    n_limited: int = 0
+    n_empty: int = 0  # rows without features
+    n_equal: int = 0  # rows with the features of an earlier row
+    n_limited: int = 0  # times that a row was in a bucket with more rows than it was compared with
 
 
 class PairSearch:
-    """The pairs known so far: `codes`, ascending, are first · n + other of this rank's."""
+    """Pairs found so far: ascending codes, first · n + other, and similarities of this rank's pairs."""
 
     def __init__(self, comm: mpi.Comm, shard: Shard, similarity: float) -> None:
-        """Collective over `comm`."""
         self.comm, self.shard, self.similarity = comm, shard, similarity
         self.rows = SharedRows(comm, shard)
         self.codes, self.similarities = np.zeros(0, np.int64), np.zeros(0)
         self.n_limited = 0
 
-    def bucket(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
-        """Collective over the ranks. Compare rows of equal keys; is each its bucket's first?"""
+    def compare_bucket(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
+        """Compare rows with equal keys; return whether each is the first row of its bucket. Collective over the ranks."""
         routing = Routing(self.comm, (keys % np.uint64(self.comm.size)).astype(np.int64))
         keys, positions = routing.send(keys), routing.send(positions)
-        with mpi.agreed(self.comm, "putting rows into buckets"):
+        with mpi.agreed(self.comm, "sorting rows into buckets"):
             order = np.lexsort((positions, keys))
             keys, positions = keys[order], positions[order]
             is_first = np.ones(keys.size, np.uint8)
             is_first[order[1:]] = keys[1:] != keys[:-1]
             codes = [np.zeros(0, np.int64)]  # of the bucket's pairs at most `window` apart
             for distance in range(1, min(window, keys.size - 1) + 1):
-                places = np.flatnonzero(keys[distance:] == keys[:-distance])
-                if not places.size:
+                starts = np.flatnonzero(keys[distance:] == keys[:-distance])
+                if not starts.size:
                     break
-                codes.append(positions[places] * self.shard.n_global + positions[places + distance])
+                codes.append(positions[starts] * self.shard.n_global + positions[starts + distance])
             if window > 1:
                 self.n_limited += int(np.count_nonzero(keys[window + 1 :] == keys[: max(0, keys.size - window - 1)]))
-        self.compare(np.concatenate(codes))
+        self.add_similar(np.concatenate(codes))
         return routing.answer(is_first).astype(bool)
 
-    def compare(self, codes: np.ndarray) -> None:
-        """Collective over the ranks. Keep similar pairs, compared by their first rows' ranks."""
-        codes = Routing(self.comm, self.rows.owners(codes // max(1, self.shard.n_global))).send(codes)
-        with mpi.agreed(self.comm, "looking for pairs that are known"):
+    def add_similar(self, codes: np.ndarray) -> None:
+        """Add the similar pairs among `codes`, compared on the ranks of their first rows. Collective over the ranks."""
+        codes = Routing(self.comm, self.rows.owner_ranks(codes // max(1, self.shard.n_global))).send(codes)
+        with mpi.agreed(self.comm, "removing known pairs"):
             codes = np.setdiff1d(codes, self.codes)  # each once, ascending
-        kept, similarities = [self.codes], [self.similarities]
+        codes_found, similarities = [self.codes], [self.similarities]
         for begin in range(0, int(mpi.allreduce_max(self.comm, codes.size)), COMPARED):
-            some = codes[begin : begin + COMPARED]
-            first, other = np.divmod(some, max(1, self.shard.n_global))
-            wanted, places = np.unique(other, return_inverse=True)
-            indptr, indices = self.rows.fetch(wanted, self.shard.indptr, self.shard.indices)
+            piece = codes[begin : begin + COMPARED]
+            first, other = np.divmod(piece, max(1, self.shard.n_global))
+            other_rows, row_numbers = np.unique(other, return_inverse=True)
+            indptr, indices = self.rows.fetch(other_rows, self.shard.indptr, self.shard.indices)
             with mpi.agreed(self.comm, "comparing rows"):
-                rows, ends = self.rows.local(first), self.shard.indptr
+                rows, ends = self.rows.local_rows(first), self.shard.indptr
                 common = np.zeros(rows.size, np.int64)
-                kernels.count_common((ends, self.shard.indices), rows, (indptr, indices), places, common)
-                sizes = ends[rows + 1] - ends[rows] + indptr[places + 1] - indptr[places]
+                kernels.count_common((ends, self.shard.indices), rows, (indptr, indices), row_numbers, common)
+                sizes = ends[rows + 1] - ends[rows] + indptr[row_numbers + 1] - indptr[row_numbers]
                 similarity = common / np.maximum(1, sizes - common)  # the Jaccard index
                 enough = similarity >= self.similarity
-                kept.append(some[enough])
+                codes_found.append(piece[enough])
                 similarities.append(similarity[enough])
-        with mpi.agreed(self.comm, "keeping pairs"):
-            found = np.concatenate(kept)
-            order = np.argsort(found, kind="stable")
-            self.codes, self.similarities = found[order], np.concatenate(similarities)[order]
+        with mpi.agreed(self.comm, "storing pairs"):
+            all_codes = np.concatenate(codes_found)
+            order = np.argsort(all_codes, kind="stable")
+            self.codes, self.similarities = all_codes[order], np.concatenate(similarities)[order]
 
 
 def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: float, bands: Bands, log: Log) -> Pairs:
-    """Collective over `comm`. Pairs with a Jaccard index from `similarity` on. Raises DataError."""
+    """Return the pairs with a Jaccard index of at least `similarity`. Collective over `comm`. Raises DataError."""
     features = shard.indptr, shard.indices
     with mpi.node_first(comm):  # compile
         none, numbers, no_keys = shard.rows[:0], np.zeros(0, np.uint32), np.zeros((1, 0), np.uint64)
@@ -200,26 +194,26 @@ def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: floa
             row = shard.first_row + int(rows[bad])
             raise DataError(f"{dataset.path}: damaged dataset: the features of row {row} are out of order; `hpcml info` says more")
         dataset.check_unchanged()
-    is_first = search.bucket(keys, shard.first_local + present, window=1)
+    is_first = search.compare_bucket(keys, shard.first_local + present, window=1)
     n_equal = present.size - int(np.count_nonzero(is_first))
 
-    # Of the first rows of each group those that agree on a band.
+    # First rows of groups that agree on a band.
     chosen = present[is_first]
-    with mpi.agreed(comm, "making room for the hashes"):
+    with mpi.agreed(comm, "allocating hashes"):
         hashes, (factors, addends) = feature_hashes(shard.n_features if bands.number else 0), hash_functions(bands)
         rows = shard.rows[chosen]
         n_values = int((shard.indptr[rows + 1] - shard.indptr[rows]).sum())
     progress = Progress(log, "comparing rows", bands.number)
     for begin in range(0, bands.number, BANDS_AT_ONCE):
-        some = slice(begin, min(begin + BANDS_AT_ONCE, bands.number))
-        functions = factors[some].reshape(-1), addends[some].reshape(-1)
+        bands_of_pass = slice(begin, min(begin + BANDS_AT_ONCE, bands.number))
+        functions = factors[bands_of_pass].reshape(-1), addends[bands_of_pass].reshape(-1)
         with mpi.agreed(comm, "hashing rows"):
-            keys_of_bands = np.empty((some.stop - begin, rows.size), np.uint64)
+            keys_of_bands = np.empty((bands_of_pass.stop - begin, rows.size), np.uint64)
             least = np.empty(functions[0].size, np.uint32)
-            for each in row_slices(rows.size, n_values * (1 + least.size // 8)):
-                kernels.band_keys(features, rows[each], hashes, functions, bands.size, least, each.start, keys_of_bands)
+            for piece in row_slices(rows.size, n_values * (1 + least.size // 8)):
+                kernels.band_keys(features, rows[piece], hashes, functions, bands.size, least, piece.start, keys_of_bands)
         for band, keys in enumerate(keys_of_bands, begin):
-            search.bucket(keys, shard.first_local + chosen, WINDOW)
+            search.compare_bucket(keys, shard.first_local + chosen, WINDOW)
             progress.update(band + 1)
     progress.close()
     _, totals = mpi.exclusive_sum(comm, [shard.n_local - present.size, n_equal, search.n_limited])

@@ -1,10 +1,13 @@
-"""`hpcml duplicates`: the pairs of a dataset's rows, and the consistency of its labels."""
+"""`hpcml duplicates`: near-duplicate rows of a dataset, and the consistency of its labels."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,18 +16,116 @@ from scipy.sparse.csgraph import connected_components
 from hpcml import mpi
 from hpcml.data.dataset import DataFile, names_of
 from hpcml.data.shard import load_shard
-from hpcml.files.table import write_table
+from hpcml.files.report import ReportedResult, cell, or_none, picked, plain
+from hpcml.files.table import table, write_table
 from hpcml.log import Log, plural
-from hpcml.near_duplicates.consistency import PairLabels, consistency_of
-from hpcml.near_duplicates.pairs import COMPARED, WINDOW, Pairs, choose_bands, find_pairs
-from hpcml.near_duplicates.report import Duplicates
+from hpcml.near_duplicates.consistency import Consistency, PairLabels, measure_consistency
+from hpcml.near_duplicates.pairs import COMPARED, WINDOW, Bands, Pairs, choose_bands, find_pairs
 
-STEPS = np.array([0.5, 0.8, 0.9, 0.95, 1.0])  # similarities between which pairs are counted
-COLUMNS = ("row", "other_row", "id", "other_id", "similarity", "counted", "labels", "other_labels", "common_labels")
+STEPS = np.array([0.5, 0.8, 0.9, 0.95, 1.0])  # bins of the similarity histogram
+PAIR_COLUMNS = ("row", "other_row", "id", "other_id", "similarity", "counted", "labels", "other_labels", "common_labels")
+LABEL_COLUMNS = ("number", "label", "n_rows", "base_rate", "n_pairs", "n_both", "consistency", "low", "high")
+
+
+@dataclass
+class Duplicates(ReportedResult):
+    """The result; `by_similarity` counts the pairs from each of `steps` up to the next."""
+
+    data: Path
+    split: str
+    n_rows: int
+    n_empty: int
+    n_equal: int
+    n_limited: int
+    similarity: float
+    bands: Bands
+    n_pairs: int
+    n_counted: int  # pairs that count for label consistency
+    steps: list[float]
+    by_similarity: list[int]
+    label_names: list[str]
+    labels: Consistency
+    seconds: float
+    n_unlabelled: int = 0
+
+    def base_rates(self) -> np.ndarray:
+        """Return the share of the labelled rows with each label."""
+        return self.labels.n_rows / max(1, self.n_rows - self.n_unlabelled)
+
+    def describe(self, top: int = 10) -> list[str]:
+        """Return the numbers of pairs, and the consistency of the `top` most frequent labels."""
+        d = self
+        lines = [f"{d.data}, split {d.split}: {plural(d.n_rows, 'row')}, in {d.seconds:.1f} s"]
+        if d.n_empty:
+            lines.append(f"excluded: {plural(d.n_empty, 'row')} without features")
+        if d.n_unlabelled:
+            lines.append(f"excluded from label consistency: pairs with {plural(d.n_unlabelled, 'unlabelled row')}")
+        counts = [
+            f"{count:,} of {low:g}{'' if low == 1 else f' to {high:g}'}"
+            for low, high, count in zip(d.steps, [*d.steps[1:], 1.0], d.by_similarity, strict=True)
+            if count
+        ]
+        histogram = f" ({', '.join(counts)})" if len(d.steps) > 1 and counts else ""
+        lines.append(f"pairs with similarity of at least {d.similarity:g}: {d.n_pairs:,}{histogram}")
+        lines.append(f"rows with the features of an earlier row: {d.n_equal:,}, each paired with the last such row")
+        if d.bands.number:
+            lines.append(
+                f"expected recall: {100 * d.bands.recall(d.similarity):.2f} % at similarity {d.similarity:g}, more above it "
+                f"({d.bands.number} bands of {d.bands.size} hashes)"
+            )
+        if d.n_pairs:
+            lines.append(
+                "note: rows of a pair may be in different splits or folds, which makes results too optimistic; to keep them "
+                "together, add the column group of --output to the input and use `hpcml convert --group`"
+            )
+        if not d.n_pairs or not top:
+            return lines
+        values, (lows, highs), rates = d.labels.values(), d.labels.intervals(), d.base_rates()
+        if d.n_counted < d.n_pairs:
+            lines.append(f"{d.n_counted:,} pairs count for label consistency: each row with the most similar earlier row")
+        rows = [["most frequent labels", "pairs", "consistency %", "95 % from", "to", "base rate %"]]
+        for label in np.argsort(-d.labels.n_rows, kind="stable")[:top].tolist():
+            shares = (cell(100 * value, ".2f") for value in (values[label], lows[label], highs[label], rates[label]))
+            rows.append([d.label_names[label], str(d.labels.either[label]), *shares])
+        total, both = int(d.labels.in_rows.sum()), int(d.labels.both.sum())
+        total_text = cell(100 * (2 * both / total) if total else math.nan, ".2f")
+        lines += ["", *table(rows), f"all labels together: consistency {total_text} %"]
+        return lines
+
+    def _label_rows(self) -> list[Sequence[object]]:
+        labels, (lows, highs) = self.labels, self.labels.intervals()
+        columns = [labels.n_rows, self.base_rates(), labels.either, labels.both, labels.values(), lows, highs]
+        values = zip(*(column.tolist() for column in columns), strict=True)
+        return [
+            (number, name, *(or_none(value) if isinstance(value, float) else value for value in row))
+            for number, (name, row) in enumerate(zip(self.label_names, values, strict=True))
+        ]
+
+    def write_csv(self, path: Path | str) -> None:
+        """Write one line per label; an undefined value is an empty cell. Local; raises DataError."""
+        write_table(path, [LABEL_COLUMNS, *self._label_rows()])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything except the pairs, for JSON; an undefined value is null."""
+        content: dict[str, Any] = {
+            **picked(self, "data", "split", "n_rows", "n_unlabelled"),
+            "n_without_features": self.n_empty,
+            "n_equal_to_an_earlier_row": self.n_equal,
+            **picked(self, "n_limited", "similarity"),
+            "bands": self.bands.number,
+            "hashes_per_band": self.bands.size,
+            "expected_recall": self.bands.recall(self.similarity),
+            **picked(self, "n_pairs", "n_counted"),
+            "pairs_from_similarity": dict(zip(self.steps, self.by_similarity, strict=True)),
+            "labels": [dict(zip(LABEL_COLUMNS, row, strict=True)) for row in self._label_rows()],
+        }
+        return dict(plain(content))
 
 
 def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: float, output: Path | None, log: Log) -> Duplicates:
-    """Collective over `comm`. Pairs of rows from `similarity` on. Raises ConfigError, DataError."""
+    """Return the pairs of rows with at least this similarity and the consistency of labels. Collective over `comm`. Raises
+    ConfigError, DataError.
+    """
     begin = time.monotonic()
     bands = choose_bands(similarity)
     shard = load_shard(comm, dataset, split, unlabelled=True)
@@ -34,18 +135,18 @@ def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: f
     with mpi.agreed(comm, f"reading {dataset.path}"):
         rows = dataset.split(split) if dataset.n_unlabelled else np.zeros(0, np.int64)
         unlabelled = np.flatnonzero(np.isin(rows, dataset.labelled(rows), assume_unique=True, invert=True))
-    labels, of_pairs = consistency_of(comm, shard, pairs, unlabelled)
+    labels, pair_labels = measure_consistency(comm, shard, pairs, unlabelled)
     steps = np.concatenate([[similarity], STEPS[similarity < STEPS]])
     counts = np.bincount(np.searchsorted(steps, pairs.similarity, "right") - 1, minlength=steps.size)
-    sizes = [pairs.first.size, int(np.count_nonzero(of_pairs.counted)), *counts]
+    sizes = [pairs.first.size, int(np.count_nonzero(pair_labels.counted)), *counts]
     _, (n_pairs, n_counted, *by_similarity) = mpi.exclusive_sum(comm, sizes)
     if pairs.n_limited:
         log(
-            f"note: {pairs.n_limited:,} times a row lay in a bucket with more rows than it was compared with (the next {WINDOW}), "
-            "so pairs among very many rows that are alike may be missing"
+            f"note: {pairs.n_limited:,} times, a bucket had more rows than each row is compared with ({WINDOW}), so pairs among "
+            "very many similar rows may be missing"
         )
     if output is not None:
-        _write_pairs(comm, dataset, split, pairs, of_pairs, output)
+        _write_pairs(comm, dataset, split, pairs, pair_labels, output)
     return Duplicates(
         data=dataset.path,
         split=split,
@@ -66,8 +167,7 @@ def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: f
     )
 
 
-def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, of_pairs: PairLabels, output: Path) -> None:
-    """Collective over `comm`. Rank 0 writes all ranks' pairs, by first rows. Raises DataError."""
+def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, pair_labels: PairLabels, output: Path) -> None:
     lines: list[Sequence[object]] = []
 
     def take(columns: list[np.ndarray]) -> None:
@@ -77,18 +177,18 @@ def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, of
 
     with mpi.agreed(comm, f"reading {dataset.path}"):
         rows = dataset.split(split) if comm.rank == 0 else np.zeros(0, np.int64)
-    labels = (of_pairs.counted.astype(np.int64), of_pairs.of_first, of_pairs.of_other, of_pairs.common)
+    labels = (pair_labels.counted.astype(np.int64), pair_labels.of_first, pair_labels.of_other, pair_labels.common)
     columns = (pairs.first, pairs.other, pairs.similarity, *labels)
     begins = range(0, pairs.first.size, COMPARED)
     mpi.stream_to_root(comm, ([column[begin : begin + COMPARED] for column in columns] for begin in begins), take)
     with mpi.agreed(comm, f"writing {output}"):
         if comm.rank == 0:
-            # Rows that pairs connect are a group, named by its first row.
-            first, other = (np.array([line[place] for line in lines], dtype=np.int64) for place in (0, 1))
-            numbers, places = np.unique(np.concatenate([first, other]), return_inverse=True)
-            links = sp.coo_matrix((np.ones(first.size, np.int8), places.reshape(2, -1)), (numbers.size, numbers.size))
-            _, of_rows = connected_components(links, directed=False)
+            # Rows connected by pairs form a group, named by its first row.
+            first, other = (np.array([line[column] for line in lines], dtype=np.int64) for column in (0, 1))
+            numbers, row_numbers = np.unique(np.concatenate([first, other]), return_inverse=True)
+            links = sp.coo_matrix((np.ones(first.size, np.int8), row_numbers.reshape(2, -1)), (numbers.size, numbers.size))
+            _, component = connected_components(links, directed=False)
             smallest = np.full(numbers.size, np.iinfo(np.int64).max)
-            np.minimum.at(smallest, of_rows, numbers)
-            groups = smallest[of_rows[places[: first.size]]].tolist()
-            write_table(output, [[*COLUMNS, "group"], *([*line, group] for line, group in zip(lines, groups, strict=True))])
+            np.minimum.at(smallest, component, numbers)
+            groups = smallest[component[row_numbers[: first.size]]].tolist()
+            write_table(output, [[*PAIR_COLUMNS, "group"], *([*line, group] for line, group in zip(lines, groups, strict=True))])

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.conversion.jsonl import document_of
+from hpcml.conversion.jsonl import parse_document
 from hpcml.conversion.number_rows import NumberSlice
 from hpcml.conversion.table import Batch, texts_of_row
 from hpcml.conversion.text import FewTexts, Values, settings_of_model
@@ -92,7 +92,7 @@ class RowMaker:
                 kind = type(value).__name__
                 raise DataError(f"text {place} (from 0): {kind}, but expected a string, or a dictionary with the keys {keys}")
             try:
-                found.append(document_of(value, self.fields).values)
+                found.append(parse_document(value, self.fields).values)
             except ValueError as error:
                 raise DataError(f"text {place} (from 0): {error}") from None
         return self.few_texts(found)

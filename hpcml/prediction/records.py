@@ -18,9 +18,9 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.csv_file import UNQUOTED_TSV, CsvReader, Dialect, check_header, csv_batch
-from hpcml.conversion.jsonl import document_of, loaded
+from hpcml.conversion.jsonl import parse_document, parse_json
 from hpcml.conversion.parquet import batches_of, open_parquet
-from hpcml.conversion.table import Batch, names_in_column, numbered
+from hpcml.conversion.table import Batch, names_in_column, row_namer
 from hpcml.data.shard import NO_ROWS, Shard
 from hpcml.data.svmlight import (
     BLOCK_BYTES,
@@ -208,13 +208,13 @@ class RecordStream:
             documents = []
             for line, record in zip(lines, records, strict=True):
                 try:
-                    documents.append(document_of(loaded(record.removesuffix(b"\n")), self.rows.fields))
+                    documents.append(parse_document(parse_json(record.removesuffix(b"\n")), self.rows.fields))
                 except ValueError as error:
                     raise DataError(f"{self.name}: line {line}: {error}") from None
             ids = [document.row_id or str(line) for document, line in zip(documents, lines, strict=True)]
             return ids, self.rows.few_texts([document.values for document in documents])
         if self.kind == "parquet":
-            batch = Batch(len(lines), records, numbered(self.name, lines[0] - 1 if lines else 0))
+            batch = Batch(len(lines), records, row_namer(self.name, lines[0] - 1 if lines else 0))
         else:
             batch = csv_batch(Path(self.name), records, lines, self.names, self.columns, OF_MODEL)
         ids = None if self._id is None else names_in_column(batch, self._id)

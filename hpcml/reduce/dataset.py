@@ -1,4 +1,4 @@
-"""A dataset with some of its features only, written streaming, the same bytes on any ranks."""
+"""Write a dataset with some of its features, streaming; the bytes do not depend on the number of ranks."""
 
 from __future__ import annotations
 
@@ -20,34 +20,33 @@ from hpcml.files.slabs import Slab, group_in, new_file
 from hpcml.files.untrusted import attributes
 from hpcml.partition import offsets
 
-PIECE = 1 << 22  # values that are looked at together
+PIECE = 1 << 22  # values per block
 
 
 @dataclass
-class _KeptColumns:
-    """Which columns are kept: `of` (d) is each feature's new number, −1 for those dropped."""
+class _ColumnSubset:
+    """The selected columns: `new_column` (d) is the new number of each feature, −1 for removed features."""
 
-    of: np.ndarray
+    new_column: np.ndarray
     features: np.ndarray
-    ascending: bool  # so that a row's new numbers are in order as they come
+    ascending: bool  # whether the order of features is kept
 
     @classmethod
-    def of_features(cls, features: np.ndarray, n_features: int) -> _KeptColumns:
-        """`features` (k): the number that each new column had."""
-        of = np.full(n_features, -1, dtype=np.int64)
-        of[features] = np.arange(features.size)
-        return cls(of, features, bool((np.diff(features) > 0).all()))
+    def from_features(cls, features: np.ndarray, n_features: int) -> _ColumnSubset:
+        new_column = np.full(n_features, -1, dtype=np.int64)
+        new_column[features] = np.arange(features.size)
+        return cls(new_column, features, bool((np.diff(features) > 0).all()))
 
     def rows(self, shard: Shard) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-        """(first row, sizes of it and the following, new columns, values), piece by piece."""
+        """Yield (first row, sizes of rows, new columns, values) by blocks."""
         begin, indptr = 0, shard.indptr
         while begin < indptr.size - 1:
             end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + PIECE, "right")) - 1)
             values = slice(int(indptr[begin]), int(indptr[end]))
-            columns = self.of[shard.indices[values]]
-            kept = columns >= 0
-            ends = offsets(kept)[indptr[begin : end + 1] - indptr[begin]]
-            columns, data = columns[kept], shard.data[values][kept]
+            columns = self.new_column[shard.indices[values]]
+            is_kept = columns >= 0
+            ends = offsets(is_kept)[indptr[begin : end + 1] - indptr[begin]]
+            columns, data = columns[is_kept], shard.data[values][is_kept]
             if not self.ascending:
                 order = np.lexsort((columns, np.repeat(np.arange(end - begin), np.diff(ends))))
                 columns, data = columns[order], data[order]
@@ -56,18 +55,17 @@ class _KeptColumns:
 
 
 def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, output: Path, force: bool) -> None:
-    """Collective over `comm`. Write the dataset with these features (k) as its columns to `output`.
+    """Write the dataset with only these features (k) to `output`. Collective over `comm`.
 
-    Names, unknown labels, row ids, splits, other numbers of rows and settings of text (but see
-    `remakes_text`) stay, and so do rows that have none of the features. Raises ConfigError for an
-    output that exists (without `force`), DataError if a file cannot be read or written.
+    All rows, names, unknown labels, row ids, splits, row numbers and text settings (but see `can_convert_text`) are kept. Raises
+    ConfigError for an existing output (without `force`), DataError if a file cannot be read or written.
     """
     shard = load_shard(comm, dataset, "all", unlabelled=True)
-    columns = _KeptColumns.of_features(features, dataset.n_features)
+    columns = _ColumnSubset.from_features(features, dataset.n_features)
     with mpi.agreed(comm, f"reading {dataset.path}"):
         sizes, all_ones = np.zeros(shard.indptr.size - 1, np.int64), True
-        for first, some, _, data in columns.rows(shard):
-            sizes[first : first + some.size] = some
+        for first, row_sizes, _, data in columns.rows(shard):
+            sizes[first : first + row_sizes.size] = row_sizes
             all_ones = all_ones and bool((data == 1).all())
         dataset.check_unchanged()
     ones = not mpi.agreed_any(comm, not all_ones)
@@ -89,13 +87,13 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
             for (name, (indptr, indices)), entry in zip(sets.items(), first_entries, strict=True):
                 out.write(f"{name}/indptr", shard.first_row + begin, int(entry) + indptr[begin:])
                 out.write(f"{name}/indices", int(entry), indices)
-            place = int(first_value)
-            out.write("X/indptr", shard.first_row + 1, place + np.cumsum(sizes))
+            position = int(first_value)
+            out.write("X/indptr", shard.first_row + 1, position + np.cumsum(sizes))
             for _, _, indices, data in columns.rows(shard):
-                out.write("X/indices", place, indices)
+                out.write("X/indices", position, indices)
                 if not ones:
-                    out.write("X/data", place, data)
-                place += indices.size
+                    out.write("X/data", position, data)
+                position += indices.size
             if comm.rank == 0:
                 out.write("X/indptr", 0, np.zeros(1))
                 for name in dataset.split_names():
@@ -107,11 +105,11 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
 
 
 def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int, n_of: dict[str, int], ones: bool) -> None:
-    """All in the file that is no slab; `n_of` are the entries of each matrix of label sets."""
+    """Write everything except the slabs; `n_of` are the entries of each label matrix."""
     names = names_of(dataset, features)
     for name, value in attributes(dataset.file).items():
         file.attrs[name] = value
-    # features without names are those of their numbers, so a model of others does not fit
+    # features without names are identified by their numbers, so a model of other features does not fit
     numbers = hashlib.sha256(dataset.vocabulary.encode() + features.astype("<i8").tobytes()).hexdigest()
     file.attrs["vocabulary"] = f"chosen:{numbers}" if names is None else vocabulary_digest(names, features.size)
     describe_matrix(file, "X", dataset.n_rows, features.size, nnz, ones)
@@ -119,14 +117,14 @@ def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int
         describe_matrix(file, name, dataset.n_rows, dataset.matrices[name], n, ones=True)
     if names is not None:
         write_names(file, "feature_names", names)
-    of_labels = dict.fromkeys(("label_names", "label_titles"), dataset.n_labels) | {NAMES_OF[UNKNOWN]: dataset.n_unknown}
-    for name, size in (of_labels | {"row_ids": dataset.n_rows}).items():
+    string_sizes = dict.fromkeys(("label_names", "label_titles"), dataset.n_labels) | {NAMES_OF[UNKNOWN]: dataset.n_unknown}
+    for name, size in (string_sizes | {"row_ids": dataset.n_rows}).items():
         if name in dataset.file:
             target = create_strings(file, name, size)
             for begin in range(0, size, NAME_CHUNK):
-                some = dataset.strings(name, begin, min(begin + NAME_CHUNK, size))
-                target[begin : begin + len(some)] = np.array(some, dtype=object)
-    if remakes_text(dataset):
+                names_of_chunk = dataset.strings(name, begin, min(begin + NAME_CHUNK, size))
+                target[begin : begin + len(names_of_chunk)] = np.array(names_of_chunk, dtype=object)
+    if can_convert_text(dataset):
         with readable(dataset.path, "hpcml convert", "dataset (text)"):
             group = group_in(file, "text")
             for name, value in attributes(dataset.file["text"]).items():
@@ -134,6 +132,6 @@ def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int
         write_names(file, "text/stop_words", dataset.strings("text/stop_words") or [])
 
 
-def remakes_text(dataset: DataFile) -> bool:
-    """Whether other text can get the same values: not if rows had unit length with all features."""
+def can_convert_text(dataset: DataFile) -> bool:
+    """Return whether other text can be converted to the same features. Not if rows had unit length with all features."""
     return "text" in dataset.file and "idf" not in dataset.file["text"]

@@ -1,4 +1,4 @@
-"""The model of a balanced Winnow with some of its features only, by extremal selection."""
+"""Write a balanced Winnow model with some of its features, by extremal selection."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from hpcml.model.linear import Model
 from hpcml.model.open import model_file
 
 FEATURES, POSITIVE, NEGATIVE = "state/features", "state/u", "state/v"
-PER_LABEL = ("state/lanes", "state/counters")  # never have a number for each feature, whatever their width
-COPIED = 1 << 24  # numbers that are copied at a time
+PER_LABEL = ("state/lanes", "state/counters")  # never per feature, whatever their width
+COPIED = 1 << 24  # numbers copied at a time
 
 
 @dataclass
 class SeenFeatures:
-    """A model's input to selection: the features that it has seen (k, ascending), and their weights."""
+    """The features that a model has seen (k, ascending), and their weights."""
 
     model: Model
     features: np.ndarray
@@ -33,11 +33,11 @@ class SeenFeatures:
 
     @classmethod
     def read(cls, path: Path) -> SeenFeatures:
-        """Local. Raises ConfigError for a model without such weights, DataError if damaged."""
+        """Read a model. Local. Raises ConfigError for a model without such weights, DataError if damaged."""
         path = model_file(path)
         model = Model(path)
         if model.sparse:
-            raise DataError(f"{path}: a sparse model cannot be reduced to fewer features; take the one that it was made of")
+            raise DataError(f"{path}: a sparse model cannot be reduced to fewer features; use the model before pruning")
         with open_stamped(path, "model", "hpcml train") as file, readable(path, "hpcml train", "model"):
             if POSITIVE not in file or NEGATIVE not in file:
                 raise ConfigError(
@@ -45,24 +45,23 @@ class SeenFeatures:
                     "extremal selection needs a model of bw or mbw (trained without --final)"
                 )
             features, u, v = (map_dataset(path, file[name]) for name in (FEATURES, POSITIVE, NEGATIVE))
-        shape, sound = (model.n_labels, features.size + 1), features.ndim == 1 and features.dtype.kind == "i"
-        sound = sound and u.shape == v.shape == shape and u.dtype.kind == v.dtype.kind == "f"
-        if sound and features.size:
-            sound = bool((features[1:] > features[:-1]).all() and features[0] >= 0 and features[-1] < model.n_features)
-        if not sound:
-            raise DataError(f"{path}: damaged model: its state does not fit; train it again")
+        shape, is_valid = (model.n_labels, features.size + 1), features.ndim == 1 and features.dtype.kind == "i"
+        is_valid = is_valid and u.shape == v.shape == shape and u.dtype.kind == v.dtype.kind == "f"
+        if is_valid and features.size:
+            is_valid = bool((features[1:] > features[:-1]).all() and features[0] >= 0 and features[-1] < model.n_features)
+        if not is_valid:
+            raise DataError(f"{path}: damaged model: the sizes of its state differ; train it again")
         return cls(model, np.array(features), u, v)
 
     def importance(self, labels: np.ndarray, over: str) -> tuple[np.ndarray, np.ndarray]:
-        """I_j = |u_j − v_j| (n_features), max or mean over `labels`, and which features are seen.
-
-        The mean is weighted by positive rows. Raises DataError if a weight is not a number.
+        """Return I_j = |u_j − v_j| (n_features), the max or the mean (weighted by positive rows) over `labels`, and flags of seen
+        features. Raises DataError.
         """
         out, total = np.zeros(self.features.size), int(self.model.labels["n_positive"][labels].sum())
         for label in labels.tolist():
-            found = np.abs(self.positive[label, 1:] - self.negative[label, 1:])
+            differences = np.abs(self.positive[label, 1:] - self.negative[label, 1:])
             weight = self.model.labels["n_positive"][label] / max(1, total)
-            out = np.maximum(out, found) if over == "max" else out + weight * found
+            out = np.maximum(out, differences) if over == "max" else out + weight * differences
         if not np.isfinite(out).all():
             raise DataError(f"{self.model.path}: damaged model: a weight of its state is not a number; train it again")
         importance, seen = np.zeros(self.model.n_features), np.zeros(self.model.n_features, dtype=bool)
@@ -71,20 +70,20 @@ class SeenFeatures:
 
 
 def reduce_model(comm: mpi.Comm, weights: SeenFeatures, features: np.ndarray, output: Path, force: bool) -> None:
-    """Collective over `comm`. Write the model with only these features (ascending, seen).
+    """Write the model with only these features (ascending, seen) to `output`. Collective over `comm`.
 
-    It is for the same data: other features count as unseen. Raises ConfigError for an output that
-    exists (without `force`), DataError if a file cannot be read or written.
+    The model is for the same data; other features count as unseen. Raises ConfigError for an existing output (without `force`),
+    DataError if a file cannot be read or written.
     """
     with temporary_path(comm, output, force, [weights.model.path]) as temporary:
         mpi.run_on_root(comm, f"writing {output}", lambda: _write(weights, features, temporary, output))
 
 
 def _write(weights: SeenFeatures, features: np.ndarray, temporary: Path, output: Path) -> None:
-    """Copy every group and dataset of the model, those with a number for each feature reduced."""
+    """Copy all groups and datasets of the model, reduced where they are per feature."""
     model, path, width = weights.model, weights.model.path, weights.features.size + 1
-    in_state = np.concatenate([[0], np.searchsorted(weights.features, features) + 1])  # the bias stays
-    of_W, new = np.unique(model.columns[features], return_inverse=True)
+    in_state = np.concatenate([[0], np.searchsorted(weights.features, features) + 1])  # keep the bias
+    W_columns, new = np.unique(model.columns[features], return_inverse=True)
     columns, factors = np.zeros(model.n_features, np.int32), np.zeros(model.n_features, np.float32)
     columns[features], factors[features] = new, model.factors[features]
     tables = {"columns": columns, "factors": factors, FEATURES: features}
@@ -105,15 +104,14 @@ def _write(weights: SeenFeatures, features: np.ndarray, temporary: Path, output:
                 file.create_dataset(name, data=tables[name].astype(part.dtype) if name in tables else part[()])
             else:
                 is_state = name.startswith("state/") and name not in PER_LABEL and part.ndim == 2 and part.shape[1] == width
-                _copy(file, name, map_dataset(path, part), of_W if name == "W" else in_state if is_state else None)
+                _copy(file, name, map_dataset(path, part), W_columns if name == "W" else in_state if is_state else None)
             file[name].attrs.update(attributes(part))
 
 
 def _copy(file: h5py.File, name: str, values: np.ndarray, columns: np.ndarray | None) -> None:
-    """Copy an array, or some of its columns, a few rows at a time."""
     shape = values.shape if columns is None else (values.shape[0], columns.size)
     data = file.create_dataset(name, shape, values.dtype)
     step = max(1, COPIED // max(1, int(np.prod(values.shape[1:], dtype=np.int64))))
     for first in range(0, values.shape[0], step):
-        some = values[first : first + step]
-        data[first : first + step] = some if columns is None else some[:, columns]
+        rows = values[first : first + step]
+        data[first : first + step] = rows if columns is None else rows[:, columns]

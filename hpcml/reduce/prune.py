@@ -1,4 +1,4 @@
-"""A linear model without its small weights: what it costs, and the sparse file (`hpcml prune`)."""
+"""Remove small weights from a linear model: the loss of quality, and the sparse file (`hpcml prune`)."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from hpcml.partition import even_bounds
 
 @dataclass(frozen=True)
 class Line:
-    """One model, without weights of a magnitude under `below`, 0 for the model as it is."""
+    """One model without weights of a magnitude below `below` (0: the unchanged model)."""
 
     below: float
-    n_weights: int  # kept, of
-    n_all: int  # as many as there are labels × columns
-    n_emptied: int  # labels that have weights and keep none
-    n_bytes: int  # of the file's numbers
+    n_weights: int
+    n_all: int  # labels × columns
+    n_emptied: int  # labels that lose all weights
+    n_bytes: int  # of the arrays in the file
     macro_map: float
     precision_at: dict[int, float]
 
 
 @dataclass(frozen=True)
 class Pruning(ReportedResult):
-    """The model as it is, then one for each magnitude."""
+    """The unchanged model, then one per magnitude."""
 
     model: Path
     data: Path
@@ -48,17 +48,17 @@ class Pruning(ReportedResult):
     lines: list[Line]
     n_labels: int
     n_rows: int
-    seen: SeenRows  # of these rows, those that the model was trained on
+    seen: SeenRows  # rows of the split that the model was trained on
 
     def describe(self) -> Iterator[str]:
-        """Return a table with a line for each magnitude, and warnings about labels that keep no weights."""
-        places = list(self.lines[0].precision_at)
-        rows = [["below", "weights", "%", "MB", "MAP", "change", *(f"P@{k}" for k in places)]]
+        """Return a table with a line per magnitude, and warnings about labels without weights."""
+        cutoffs = list(self.lines[0].precision_at)
+        rows = [["below", "weights", "%", "MB", "MAP", "change", *(f"P@{k}" for k in cutoffs)]]
         for number, line in enumerate(self.lines):
             change = line.macro_map - self.lines[0].macro_map
             shares = [f"{100 * line.n_weights / max(1, line.n_all):.2f}", f"{line.n_bytes / 1e6:.3f}", cell(line.macro_map)]
             values = [cell(change, "+.4f") if number else "-", *map(cell, line.precision_at.values())]
-            rows.append([f"{line.below:g}" if number else "as it is", f"{line.n_weights:,}", *shares, *values])
+            rows.append([f"{line.below:g}" if number else "unchanged", f"{line.n_weights:,}", *shares, *values])
         yield f"{self.model} on {self.data}, split {self.split}:"
         yield from [*seen_note(self.seen, self.n_rows), "", *table(rows)]
         for line in self.lines:
@@ -76,41 +76,41 @@ def prune(
     force: bool,
     log: Log,
 ) -> Pruning:
-    """Collective over `comm`. Judge the model on a split without weights smaller than each `below`.
+    """Evaluate the model on a split without weights smaller than each `below`. Collective over `comm`.
 
-    Writes the last sparse model to `output`, if named. Raises ConfigError if options, model and
-    data do not fit, DataError for a file, NonFiniteError if a score is not a number.
+    Writes the last sparse model to `output`, if given. Raises ConfigError if options, model and data do not fit, DataError for a
+    file, NonFiniteError for a score that is not a number.
     """
     if not isinstance(model, Model):
-        raise ConfigError(f"{model.path}: a classifier has no weights to leave out; prune takes linear models")
+        raise ConfigError(f"{model.path}: a classifier has no weights to prune; expected a linear model")
     if model.combination is not None:
-        raise ConfigError(f"{model.path}: its labels have several weights for a feature; prune takes models with one")
+        raise ConfigError(f"{model.path}: its labels have several weights per feature; expected a model with one")
     if not below:
-        raise ConfigError("--below: name at least one magnitude")
+        raise ConfigError("--below: expected at least one magnitude")
     with nullcontext() if output is None else new_file(comm, output, force, [model.path, dataset.path]) as out:
         lines: list[Line] = []
-        had = None  # a weight, each label
+        had_weights = None  # per label
         for number, value in enumerate((0.0, *below)):
-            few = model.pruned(value)
-            counts = np.zeros(model.n_labels, dtype=np.int64)  # of the weights that each label keeps
-            with mpi.agreed(comm, f"reading {few.path}"):
+            pruned = model.pruned(value)
+            counts = np.zeros(model.n_labels, dtype=np.int64)  # remaining weights per label
+            with mpi.agreed(comm, f"reading {pruned.path}"):
                 for label in range(*even_bounds(model.n_labels, comm.size)[comm.rank : comm.rank + 2].tolist()):
-                    counts[label] = few.row(label)[1].size
+                    counts[label] = pruned.row(label)[1].size
             mpi.allreduce_sum(comm, counts)
-            had = counts > 0 if had is None else had
+            had_weights = counts > 0 if had_weights is None else had_weights
             n_weights = int(counts.sum()) if number else model.n_weights
             stored = n_weights if number or model.sparse else None
             n_bytes = sum(
                 math.prod(slab.shape) * np.dtype(slab.dtype).itemsize
                 for slab in create_slabs(model, stored, model.n_labels).values()
             )
-            log(f"judging the model with {plural(n_weights, 'weight')}")
-            judged = evaluate(comm, few if number else model, dataset, split, log)
+            log(f"evaluating the model with {plural(n_weights, 'weight')}")
+            result = evaluate(comm, pruned if number else model, dataset, split, log)
             n_all = model.n_labels * model.n_columns
-            n_emptied = int(np.count_nonzero(had & (counts == 0)))
-            lines.append(Line(value, n_weights, n_all, n_emptied, n_bytes, judged.macro("average_precision"), judged.precision_at))
+            n_emptied = int(np.count_nonzero(had_weights & (counts == 0)))
+            lines.append(Line(value, n_weights, n_all, n_emptied, n_bytes, result.macro("average_precision"), result.precision_at))
         if out is not None:
-            copy_labels(comm, out, [lambda: few], [model.n_labels], True, model.label_names, model.label_titles)
+            copy_labels(comm, out, [lambda: pruned], [model.n_labels], True, model.label_names, model.label_titles)
     if output is not None:
         log(f"{output}: {plural(n_weights, 'weight')} of {plural(model.n_labels, 'label')}")
-    return Pruning(model.path, dataset.path, split, lines, model.n_labels, judged.n_rows, judged.seen)
+    return Pruning(model.path, dataset.path, split, lines, model.n_labels, result.n_rows, result.seen)

@@ -1,7 +1,7 @@
-"""Information gain and chi-square of features and labels, from counts (Yang & Pedersen 1997).
+"""Information gain and chi-square of features for labels, from counts (Yang & Pedersen 1997).
 
-A feature is present in a row if its value is not 0. The counts are integers, summed over the ranks,
-and a score is computed from the counts alone, so its bits do not depend on the number of ranks.
+A feature is present in a row if its value is not 0. Counts are integers, summed over the ranks, and a score is computed from the
+counts alone, so its bits do not depend on the number of ranks.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hpcml.measures import chi_square
 from hpcml.partition import even_bounds, offsets
 
 Score = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
-BLOCK_BYTES = 1 << 26  # the counts of a block of labels, unless one label alone needs more
+BLOCK_BYTES = 1 << 26  # counts per block of labels (at least one label)
 
 
 def information_gain(both: np.ndarray, present: np.ndarray, positive: np.ndarray, n_rows: int) -> np.ndarray:
-    """The mutual information, in nats, of "the feature is present" and "the row has the label".
+    """Return the mutual information, in nats, of "the feature is present" and "the row has the label".
 
-    `both` counts rows that have label and feature; `present` and `positive`, of fitting shapes, one.
+    `both` are rows with label and feature; `present` and `positive`, of broadcastable shapes, rows with one of them.
     """
     total = np.zeros(both.shape)
     for count, with_feature, with_label in (
@@ -43,14 +43,14 @@ SCORES: dict[str, Score] = {"ig": information_gain, "chi2": chi_square}
 
 
 def _count_features(shard: Shard, rows: np.ndarray, out: np.ndarray) -> None:
-    """Add to `out` (d, int64) in how many of some rows of a shard each feature is present."""
+    """Add the numbers of `rows` with each feature to `out` (d, int64)."""
     step = slices.rows_in_slice(shard.indptr.size - 1, shard.data.size)
     for first in range(0, rows.size, step):
         count_features(shard.indptr, shard.indices, shard.data, rows[first : first + step], out)
 
 
 class RowsByLabel:
-    """The places in `shard.rows` that have each label: 4 bytes for each label of a row."""
+    """The positions in `shard.rows` of the rows with each label: 4 bytes per label of a row."""
 
     def __init__(self, shard: Shard) -> None:
         self.shard, counts = shard, np.zeros(shard.n_labels, np.int64)
@@ -61,7 +61,7 @@ class RowsByLabel:
         transpose(begins, ends, shard.y_indices, None, 0, self.ends[:-1].copy(), self.rows, None)
 
     def count_both(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of each of `labels` (B) and each feature (B × d), and of each label (B). Local."""
+        """Return the rows with each of `labels` (B) and each feature (B × d), and with each label (B). Local."""
         both = np.zeros((labels.size, self.shard.n_features), np.int64)
         for label, counts in zip(labels, both, strict=True):
             _count_features(self.shard, self.shard.rows[self.rows[self.ends[label] : self.ends[label + 1]]], counts)
@@ -69,10 +69,10 @@ class RowsByLabel:
 
 
 def feature_scores(comm: mpi.Comm, shard: Shard, labels: np.ndarray, score: Score, over: str) -> tuple[np.ndarray, np.ndarray]:
-    """Collective over `comm`. Each feature's score (d) over `labels`, and the rows with it (d).
+    """Return the score (d) of each feature over `labels`, and the rows with it (d). Collective over `comm`.
 
-    `shard` are this rank's training rows; `over` is "max", the largest score for any label, or "mean", weighted by how many rows
-    have the label. Each rank computes the scores of a range of the features, one block of labels after another.
+    `shard` are this rank's training rows; `over` is "max", or "mean" weighted by the rows of each label. Each rank scores a range
+    of features, by blocks of labels.
     """
     with mpi.agreed(comm, "counting features"):
         present, by_label = np.zeros(shard.n_features, dtype=np.int64), RowsByLabel(shard)
@@ -80,20 +80,20 @@ def feature_scores(comm: mpi.Comm, shard: Shard, labels: np.ndarray, score: Scor
     mpi.allreduce_sum(comm, present)
     begin, end = (int(bound) for bound in even_bounds(shard.n_features, comm.size)[comm.rank : comm.rank + 2])
     own, weight = np.zeros(end - begin), 0
-    frequencies, place = np.unique(present[begin:end], return_inverse=True)
+    frequencies, frequency_number = np.unique(present[begin:end], return_inverse=True)
     width = max(1, BLOCK_BYTES // (8 * max(1, shard.n_features)))
     for first in range(0, labels.size, width):
         with mpi.agreed(comm, "counting features with labels"):
             both, positive = by_label.count_both(labels[first : first + width])
         mpi.allreduce_sum(comm, both)
         mpi.allreduce_sum(comm, positive)
-        # scores (B × d) of features in frequencies[place[j]] rows; most never meet most labels
+        # scores (B × d) of features in frequencies[frequency_number[j]] rows; most features never occur with most labels
         own_both, n_rows = both[:, begin:end], shard.n_global
         never = np.zeros((positive.size, frequencies.size), np.int64)
-        scores = score(never, frequencies, positive[:, None], n_rows)[:, place]
+        scores = score(never, frequencies, positive[:, None], n_rows)[:, frequency_number]
         lanes, features = np.nonzero(own_both)
-        scores[lanes, features] = score(own_both[lanes, features], frequencies[place[features]], positive[lanes], n_rows)
-        for number, row in enumerate(scores):  # one after another, so that blocks do not change a bit
+        scores[lanes, features] = score(own_both[lanes, features], frequencies[frequency_number[features]], positive[lanes], n_rows)
+        for number, row in enumerate(scores):  # one by one, so that bits do not depend on the block size
             own = np.maximum(own, row) if over == "max" else own + positive[number] * row
         weight += int(positive.sum())
     if over == "mean":

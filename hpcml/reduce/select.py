@@ -1,4 +1,4 @@
-"""Keeping some features of a dataset or of a model, and saying which: `hpcml select`."""
+"""Select features of a dataset or a model and list them: `hpcml select`."""
 
 from __future__ import annotations
 
@@ -22,63 +22,63 @@ from hpcml.log import Log, named, plural, visible
 from hpcml.methods.online.live import best, extremal, n_from_the_top
 from hpcml.methods.online.options import OnlineOptions
 from hpcml.model.open import kind_of, model_file
-from hpcml.reduce.dataset import reduce_dataset, remakes_text
+from hpcml.reduce.dataset import can_convert_text, reduce_dataset
 from hpcml.reduce.model import SeenFeatures, reduce_model
 from hpcml.reduce.scores import SCORES, feature_scores
 from hpcml.reduce.select_options import DATASET, EFS, MODEL, NAMES, P, SelectOptions
 
 COLUMNS = ("rank", "feature", "name", "score", "end")
-SHOWN = 10  # names in the report
+SHOWN = 10  # feature names in the report
 
 
 @dataclass
 class Selected(ReportedResult):
-    """The features kept (k, ascending), their scores, and from which end they come (efs)."""
+    """The selected features (k, ascending), their scores, and whether they come from the top or the bottom (efs)."""
 
     by: str
     features: np.ndarray
     scores: np.ndarray  # (k)
-    top: np.ndarray | None  # (k, bool); None where there are no two ends
+    top: np.ndarray | None  # (k, bool); None unless efs
     names: list[str] | None = None
     output: Path = Path()
-    listed: Path = Path()
+    list_path: Path = Path()
     n_available: int = 0
 
     def order(self) -> np.ndarray:
-        """Places in `features`, best first; of equal scores the lower number, top before bottom."""
+        """Return positions in `features`, best first; top before bottom, then by score and number."""
         bottom = np.zeros(self.features.size, bool) if self.top is None else ~self.top
         return np.lexsort((self.features, -self.scores, bottom))
 
     def describe(self) -> Iterator[str]:
-        """Return how many features are kept, the best ones, and the name of the list."""
+        """Return the number of selected features, the best ones, and the path of the list."""
         ends = "" if self.top is None else f" ({self.top.sum():,} from the top, {(~self.top).sum():,} from the bottom)"
         yield f"{self.output}: {self.features.size:,} of {plural(self.n_available, 'feature')}, by {self.by}{ends}"
         if self.names is not None:
-            yield "  best: " + ", ".join(named(self.names[place]) for place in self.order()[:SHOWN].tolist())
-        yield f"  list: {self.listed}"
+            yield "  best: " + ", ".join(named(self.names[position]) for position in self.order()[:SHOWN].tolist())
+        yield f"  list: {self.list_path}"
 
 
 def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool, log: Log) -> str:
-    """Collective over `comm`. Write `path` with some of its features to `output`; what was done.
+    """Write the dataset or model `path` with selected features to `output`; return a report. Collective over `comm`.
 
-    Raises ConfigError for options that make no sense and outputs that exist (without `force`), or DataError.
+    Raises ConfigError for invalid options and existing outputs (without `force`), DataError for files.
     """
     options.validate()
     path, output = Path(path), Path(output)
-    listed = options.list or output.with_name(f"{output.stem}.features.csv")
+    list_path = options.list or output.with_name(f"{output.stem}.features.csv")
 
     def check() -> tuple[Path, bool]:
         source = model_file(path)
-        of_model = kind_of(source) in ("model", "classifier")
-        for target in [output] if options.like else [output, listed]:
+        is_model = kind_of(source) in ("model", "classifier")
+        for target in [output] if options.like else [output, list_path]:
             check_output(target, force, [source, options.like, options.data])
-        if output == listed:
-            raise ConfigError(f"{output} cannot be the output and its list; choose two names")
-        return source, of_model
+        if output == list_path:
+            raise ConfigError(f"{output} is both output and list; choose different names")
+        return source, is_model
 
-    path, of_model = mpi.run_on_root(comm, f"reading {path}", check)
-    options.validate(MODEL if of_model else DATASET)
-    if of_model:
+    path, is_model = mpi.run_on_root(comm, f"reading {path}", check)
+    options.validate(MODEL if is_model else DATASET)
+    if is_model:
         selected = _select_of_model(comm, path, output, options, force)
     else:
         with mpi.agreed(comm, f"reading {path}"):
@@ -90,20 +90,20 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
                 selected = _choose_of_dataset(comm, dataset, options)
                 features = selected.features
             reduce_dataset(comm, dataset, features, output, force)
-            if "text" in dataset.file and not remakes_text(dataset):
+            if "text" in dataset.file and not can_convert_text(dataset):
                 log(
-                    f"note: rows have unit length with all words of {path}, so `hpcml convert` cannot make rows --like {output}; "
-                    f"convert other text --like {path}, then `hpcml select` it --like {output}"
+                    f"note: rows have unit length over all words of {path}, so `hpcml convert --like {output}` is not possible; "
+                    f"convert other text with --like {path}, then use `hpcml select --like {output}`"
                 )
         if options.like is not None:
-            return visible(f"{output}: {features.size:,} of {plural(dataset.n_features, 'feature')}, those of {options.like}")
-    selected.output, selected.listed = output, listed
-    mpi.run_on_root(comm, f"writing {listed}", lambda: write_list(listed, selected))
+            return visible(f"{output}: {features.size:,} of {plural(dataset.n_features, 'feature')}, as in {options.like}")
+    selected.output, selected.list_path = output, list_path
+    mpi.run_on_root(comm, f"writing {list_path}", lambda: write_list(list_path, selected))
     return str(selected)
 
 
-def choose(by: str, scores: np.ndarray, available: np.ndarray, options: SelectOptions, what: str) -> Selected:
-    """The features to keep of those `available` (d). Raises ConfigError if they are too few."""
+def choose_features(by: str, scores: np.ndarray, available: np.ndarray, options: SelectOptions, what: str) -> Selected:
+    """Return the selected ones of the `available` features (d). Raises ConfigError if there are too few."""
     keep, n_available = options.features, int(np.count_nonzero(available))
     if keep > n_available:
         raise OptionError("features", keep, f"{what} only {n_available:,} features; choose fewer")
@@ -117,16 +117,15 @@ def choose(by: str, scores: np.ndarray, available: np.ndarray, options: SelectOp
 
 
 def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool) -> Selected:
-    """Collective over `comm`. Reduce a model by extremal selection."""
     if options.by not in (None, EFS):
-        why = f"{path} is a model, whose features are chosen by efs; name a dataset for {options.by}"
+        why = f"{path} is a model, which supports only efs; {options.by} needs a dataset"
         raise OptionError("by", options.by, why)
     weights = selected = None
     with mpi.agreed(comm, f"reading {path}"):
         weights = SeenFeatures.read(path)
         labels = np.sort(labels_to_show(weights.model, options.label)) if options.label else np.arange(weights.model.n_labels)
         importance, seen = weights.importance(labels, options.over or "max")
-        selected = choose(EFS, importance, seen, options, f"{path} has seen")
+        selected = choose_features(EFS, importance, seen, options, f"{path} has seen")
         if options.data is not None:
             with DataFile(options.data) as dataset:
                 weights.model.check_vocabulary(dataset)
@@ -136,16 +135,15 @@ def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOp
 
 
 def _choose_of_dataset(comm: mpi.Comm, dataset: DataFile, options: SelectOptions) -> Selected:
-    """Collective over `comm`. Choose the best features of a dataset."""
     path = dataset.path
     if options.by is None:
-        raise ConfigError(f"--by is missing: choose {', '.join(NAMES[:-1])} or {NAMES[-1]}")
+        raise ConfigError(f"--by is missing; expected {', '.join(NAMES[:-1])} or {NAMES[-1]}")
     none = np.zeros(dataset.n_labels, np.int64)
     labels, _ = choose_labels(comm, dataset, OnlineOptions(label=options.label, min_positives=0), none)
     split = options.split or default_split(dataset, "train")
     if options.by == EFS:
         if options.over == "mean":
-            raise OptionError("over", "mean", "efs of a dataset takes the largest importance over the labels; remove it")
+            raise OptionError("over", "mean", "efs of a dataset uses the largest importance over the labels; remove it")
         from hpcml.methods.online.run import importance_of
 
         scores, available = importance_of(comm, dataset, split, labels, options.shuffle, options.seed or 0)
@@ -154,15 +152,15 @@ def _choose_of_dataset(comm: mpi.Comm, dataset: DataFile, options: SelectOptions
         scores, present = feature_scores(comm, shard, labels, SCORES[options.by], options.over or "max")
         available = present > 0
         if not scores.any():
-            raise ConfigError(f"{path}: no feature of the rows of the split {split} tells the labels apart: every score is 0")
-    selected = choose(options.by, scores, available, options, f"the rows of the split {split} of {path} have")
+            raise ConfigError(f"{path}: no feature of the rows of the split {split} separates the labels (all scores are 0)")
+    selected = choose_features(options.by, scores, available, options, f"the rows of the split {split} of {path} have")
     with mpi.agreed(comm, f"reading {path}"):
         selected.names = names_of(dataset, selected.features)
     return selected
 
 
 def _features_like(dataset: DataFile, like: Path) -> np.ndarray:
-    """The numbers of the features of a reduced dataset, in its order, or of a list, ascending. Raises DataError."""
+    """Return the numbers of the features of a reduced dataset, in its order, or of a list, ascending. Raises DataError."""
     if like.suffix.lower() == ".csv":
         numbers, names = _read_list(like)
         if not any(names) or "feature_names" not in dataset.file:
@@ -175,38 +173,38 @@ def _features_like(dataset: DataFile, like: Path) -> np.ndarray:
         with DataFile(like) as reduced:
             names = reduced.strings("feature_names")
         for file in [like] * (names is None) + [dataset.path] * ("feature_names" not in dataset.file):
-            raise OptionError("like", like, f"{file} has no names of features to go by; name the list .features.csv instead")
+            raise OptionError("like", like, f"{file} has no feature names; use the list .features.csv instead")
     if len(set(names)) < len(names):
-        raise DataError(f"--like {like}: a name of a feature stands there twice")
+        raise DataError(f"--like {like}: a feature name is repeated")
     numbers = numbers_of(dataset, names)
     missing = np.flatnonzero(numbers < 0)
     if missing.size:
         raise DataError(
             f"--like {like}: {dataset.path} has no feature {names[missing[0]]!r} ({missing.size:,} of {len(names):,} are missing); "
-            "convert it with `--like` the training file first"
+            "first convert it with `--like` and the training file"
         )
     return numbers
 
 
 def write_list(path: Path, selected: Selected) -> None:
-    """One line for each feature kept, best first. Local; raises DataError."""
+    """Write one line per selected feature, best first. Local; raises DataError."""
     rows: list[Sequence[object]] = [COLUMNS if selected.top is not None else COLUMNS[:-1]]
-    for rank, place in enumerate(selected.order().tolist(), 1):
-        name = "" if selected.names is None else selected.names[place]
-        end = [] if selected.top is None else ["top" if selected.top[place] else "bottom"]
-        rows.append((rank, selected.features[place], name, float(selected.scores[place]), *end))
+    for rank, position in enumerate(selected.order().tolist(), 1):
+        name = "" if selected.names is None else selected.names[position]
+        end = [] if selected.top is None else ["top" if selected.top[position] else "bottom"]
+        rows.append((rank, selected.features[position], name, float(selected.scores[position]), *end))
     write_table(path, rows)
 
 
 def _read_list(path: Path) -> tuple[np.ndarray, list[str]]:
-    """The numbers (ascending) and names of the features of a list. Raises DataError."""
+    """Return the numbers (ascending) and names of the features in a list. Raises DataError."""
     try:
         rows = read_csv(path)
         numbers = np.array([int(row["feature"]) for row in rows], dtype=np.int64)
         names = [row["name"] for row in rows]
     except (KeyError, TypeError, ValueError, OverflowError, csv.Error):
-        raise DataError(f"--like {path}: not a list of features made by `hpcml select`") from None
+        raise DataError(f"--like {path}: not a feature list of `hpcml select`") from None
     order = np.argsort(numbers)
     if not rows or (np.diff(numbers[order]) == 0).any() or numbers.min() < 0:
-        raise DataError(f"--like {path}: not a list of features made by `hpcml select` (empty, or a number that is no feature)")
-    return numbers[order], [names[place] for place in order.tolist()]
+        raise DataError(f"--like {path}: not a feature list of `hpcml select` (empty, or with an invalid number)")
+    return numbers[order], [names[position] for position in order.tolist()]

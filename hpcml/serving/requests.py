@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
-from hpcml.conversion.annif import document
+from hpcml.conversion.annif import parse_annif_document
 from hpcml.conversion.vocabulary import Field
 from hpcml.serving.suggest import Question
 
@@ -97,7 +97,7 @@ def question_of_json(body: bytes, fields: Sequence[Field], only_given: bool) -> 
     own = ("text", "metadata", "document_id")
     wishes = _wishes({name: json.dumps(value) for name, value in content.items() if name not in own}, (*own, *KNOWN))
     try:
-        one = document(content)
+        one = parse_annif_document(content)
     except ValueError as error:
         raise Refused(400, str(error)) from None
     return [Question(_values_of(fields, one.text, one.metadata), *wishes, only_given)], [one.name]
@@ -120,7 +120,7 @@ def questions_of_json(
     questions, names = [], []
     for number, each in enumerate(documents):
         try:
-            content = document({"text": each} if isinstance(each, str) else each)
+            content = parse_annif_document({"text": each} if isinstance(each, str) else each)
         except ValueError as error:
             raise Refused(400, f"document {number} (from 0): {error}") from None
         questions.append(Question(_values_of(fields, content.text, content.metadata), *wishes, only_given))

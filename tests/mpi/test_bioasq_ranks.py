@@ -36,7 +36,7 @@ def test_articles(comm, mpi_tmp_path, monkeypatch, limit):
     terms = written(comm, mpi_tmp_path / "terms", "H0=D1\nH9=D0\n")
     converted_alike(comm, "bioasq", [source], mpi_tmp_path, descriptors=terms)
     written(comm, source, text[: text.rindex(",\n")])
-    with pytest.raises(DataError, match=r"ends before its list|not JSON"):
+    with pytest.raises(DataError, match=r"ends within its list|not JSON"):
         convert_on(comm, "bioasq", [source], mpi_tmp_path / "cut.h5", descriptors=terms)
 
 

@@ -1,4 +1,4 @@
-"""The same features and files on any number of ranks."""
+"""Feature selection on any number of ranks: the same features, files and errors."""
 
 import h5py
 import numpy as np
@@ -52,9 +52,8 @@ def read(comm, path):
     return make.by_one_rank(comm, path.read_bytes)
 
 
-@pytest.mark.parametrize("by", sorted(SCORES))
-@pytest.mark.parametrize("over", ["max", "mean"])
-@pytest.mark.parametrize("n_rows", [0, 1, 3, 200])
+@pytest.mark.parametrize(("by", "over"), [("ig", "max"), ("chi2", "mean")])
+@pytest.mark.parametrize("n_rows", [0, 3, 200])
 def test_scores(comm, mpi_tmp_path, by, over, n_rows):
     found = []
     with DataFile(make_data(comm, mpi_tmp_path, n_rows)) as data:
@@ -64,7 +63,7 @@ def test_scores(comm, mpi_tmp_path, by, over, n_rows):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("n_rows", [1, 3, 200])
+@pytest.mark.parametrize("n_rows", [1, 200])
 def test_reduced_dataset(comm, mpi_tmp_path, n_rows):
     path = make_data(comm, mpi_tmp_path, n_rows)
     features = np.array([3, 4, 30, 7])  # not in order, so that rows must be sorted again
@@ -93,8 +92,6 @@ def test_errors_are_the_same_on_all_ranks(comm, mpi_tmp_path):
     path, target = make_data(comm, mpi_tmp_path, 200, negative=100), mpi_tmp_path / "few.h5"
     cases = [
         (ConfigError, path, {"by": "ig", "features": 41}),
-        (ConfigError, path, {"by": "ig", "features": 2, "label": ("nobody",)}),
-        (ConfigError, path, {"by": "ig", "features": 2, "split": "dev"}),
         (ConfigError, make_model(comm, mpi_tmp_path), {"features": 15}),
         (DataError, mpi_tmp_path / "absent.h5", {"by": "ig", "features": 2}),
         (DataError, path, {"like": mpi_tmp_path / "absent.h5"}),
@@ -103,6 +100,6 @@ def test_errors_are_the_same_on_all_ranks(comm, mpi_tmp_path):
         with pytest.raises(kind) as error:
             select(comm, source, target, SelectOptions(**options), False, Log(1))
         assert len(set(comm.allgather(str(error.value)))) == 1
-    comm.Barrier()  # rank 0 removes what it had begun
+    comm.Barrier()  # rank 0 removes its files
     with mpi.agreed(comm, "looking"):
         assert {entry.name for entry in mpi_tmp_path.iterdir()} == {"data.h5", "model.h5"}

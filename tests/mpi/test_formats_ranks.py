@@ -1,6 +1,10 @@
-"""Every usual format on any number of ranks: the same bytes, and of bad input the same sentence on all ranks, with nothing left."""
+"""Every format on any number of ranks: the same bytes, the same error on all ranks, and no files after an error."""
 
+import atexit
 import gzip
+import re
+import shutil
+import tempfile
 from pathlib import Path
 
 import h5py
@@ -23,12 +27,14 @@ VALUES = {"labels": ("l", "m"), "indicators": ("on",), "features": ("x",), "id":
 ARFF = {"labels": ("class",), "indicators": ("sea",)}
 
 
+FOLDERS = []
+
+
 def make_files(folder):
-    """One file of each kind."""
     import pandas as pd
 
     X, Y = matrices(1)
-    data = frame(1, 61)
+    data = frame(1, 41)
     as_csv(folder / "in.csv", data)
     as_csv(folder / "more.csv", data[:5])
     as_csv(folder / "in.tsv", data, "\t")
@@ -72,32 +78,30 @@ def make_files(folder):
 
 
 @pytest.fixture
-def files(comm, mpi_tmp_path):
-    folder = Path(mpi_tmp_path)
-    if comm.rank == 0:
-        make_files(folder)
-    comm.Barrier()
-    return folder
+def files(comm):
+    """A folder with one file of each kind, made once per process group."""
+    if not FOLDERS:
+        FOLDERS.append(Path(comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)))
+        if comm.rank == 0:
+            atexit.register(shutil.rmtree, FOLDERS[0])
+            make_files(FOLDERS[0])
+        comm.Barrier()
+    return FOLDERS[0]
 
 
 CASES = {
     "csv": ("csv", ["in.csv", "more.csv"], TEXT),
-    "csv gz": ("csv", ["in.csv.gz"], TEXT),
     "csv zip": ("csv", ["in.csv.zip", "more.csv"], TEXT),
     "csv zst, by content": ("csv", ["zst.csv"], TEXT),
     "csv numbers": ("csv", ["in.csv"], NUMBERS),
     "tsv": ("tsv", ["in.tsv"], TEXT | {"quotes": True}),
     "csv values": ("csv", ["whole.csv", "float.csv"], VALUES),
-    "csv texts": ("csv", ["whole.csv", "float.csv", "text.csv"], VALUES),
-    "csv as text": ("csv", ["whole.csv", "float.csv"], VALUES | {"labels_as_text": True}),
     "parquet": ("parquet", ["in.parquet"], TEXT),
-    "parquet numbers": ("parquet", ["in.parquet", "in.parquet"], NUMBERS),
     "npz": ("npz", ["X.npz", "Y.npz"], {"test_share": 0.3}),
     "npy": ("npz", ["X.npy", "Y.txt"], {}),
     "h5ad": ("h5ad", ["in.h5ad"], {"labels": ("kind",), "indicators": ("b",)}),
     "h5ad of anndata 0.7": ("h5ad", ["old.h5ad"], {"labels": ("kind",), "indicators": ("b",)}),
     "npz csc": ("npz", ["csc.npz", "Y.npz"], {}),
-    "npz coo": ("npz", ["coo.npz", "Y.npz"], {}),
     "xmc": ("xmc", ["in.txt"], {}),
     "arff": ("arff", ["in.arff"], ARFF),
     "sparse arff": ("arff", ["sparse.arff"], ARFF),
@@ -108,19 +112,19 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_same_bytes_on_any_number_of_ranks(comm, files, case, monkeypatch):
+def test_same_bytes_on_any_number_of_ranks(comm, files, mpi_tmp_path, case, monkeypatch):
     monkeypatch.setattr(csv_file, "CSV_BLOCK", 100)
     monkeypatch.setattr(parquet, "ROWS", 4)
     source, names, options = CASES[case]
     inputs = [files / name for name in names]
     if "zst.csv" in names:  # on all ranks, which skip it together
         content = zstd((files / "in.csv").read_bytes())
-        (files / f"{comm.rank}.zst.csv").write_bytes(content)
-        inputs = [files / "0.zst.csv"]
+        (mpi_tmp_path / f"{comm.rank}.zst.csv").write_bytes(content)
+        inputs = [mpi_tmp_path / "0.zst.csv"]
         comm.Barrier()
     if "vocabulary" in options:
         options = options | {"vocabulary": files / options["vocabulary"]}
-    converted_alike(comm, source, inputs, files, **options)
+    converted_alike(comm, source, inputs, mpi_tmp_path, **options)
 
 
 class Lines(list):
@@ -132,37 +136,21 @@ class Lines(list):
     detail = __call__
 
 
-def test_the_log_counts_the_same_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatch):
+def test_log_counts_the_values_of_all_ranks(comm, mpi_tmp_path, monkeypatch):
     monkeypatch.setattr(csv_file, "CSV_BLOCK", 50)
-    path, lines = Path(mpi_tmp_path) / "in", Lines()
+    path, lines, text = Path(mpi_tmp_path) / "in", Lines(), {"text": ("t",), "labels": ("l",)}
     if comm.rank == 0:
         rows = [f'{row % 35}\t{row}\t"text{row}"\t{"Sea" if row % 2 else "sea"}\n' for row in range(60)]
         path.with_suffix(".tsv").write_text("".join(["i\ta\tt\tl\n", *rows]))
-        swallowed = ['1,"x,y,z\n', *["2,x,y,z\n"] * 4, '3,x",y,z\n']
-        path.with_suffix(".csv").write_text(
-            "".join(["i,t,a,l\n", *["4,x,5,z\n"] * 30, *swallowed, *["4,x,5,z\n"] * 30, *swallowed])
-        )
+        quoted = ['1,"x,y,z\n', *["2,x,y,z\n"] * 4, '3,x",y,z\n']
+        path.with_suffix(".csv").write_text("".join(["i,t,a,l\n", *["4,x,5,z\n"] * 30, *quoted, *["4,x,5,z\n"] * 30, *quoted]))
     comm.Barrier()
-    options = options_of("tsv", {"text": ("t",), "labels": ("l",), "id": "i"})
-    convert(comm, "tsv", [path.with_suffix(".tsv")], path.with_suffix(".h5"), options, True, lines)
-    convert(
-        comm,
-        "csv",
-        [path.with_suffix(".csv")],
-        path.with_suffix(".h5"),
-        options_of("csv", {"text": ("t",), "labels": ("l",)}),
-        True,
-        lines,
-    )
+    for source, options in (("tsv", text | {"id": "i"}), ("csv", text)):
+        convert(comm, source, [path.with_suffix(f".{source}")], path.with_suffix(".h5"), options_of(source, options), True, lines)
     if comm.rank == 0:
-        said = "\n".join(lines)
-        assert "in.tsv: row 36: id '0' is that of an earlier row, too; 25 rows in all" in said
-        assert "in.tsv: 60 values begin and end with a quotation mark" in said and "give --quotes" in said
-        assert (
-            "in.tsv: 1 label differs from another only by case, Unicode form or the form of a number, such as 'Sea' and 'sea'"
-            in said
-        )
-        assert "in.csv: line 32: a value in quotation marks has lines like rows" in said and "(2 such values in all)" in said
+        log = "\n".join(lines)
+        assert "in.tsv: row 36: id '0'" in log and "25 rows" in log and "in.tsv: 60 values" in log
+        assert "'Sea' and 'sea'" in log and "in.csv: line 32: " in log and "(2 such values in all)" in log
 
 
 def csr(**changes):
@@ -216,134 +204,54 @@ ROWS = "a,l\n" + "1,x\n" * 30
 L = {"labels": ("l",)}
 IDS = L | {"id": "a", "features": ("a",), "unique_ids": True}
 HEAD = "@relation r\n@attribute a numeric\n@attribute l {x,y}\n@data\n"
-BAD = {
-    "csv empty": ("csv", text(""), L, r"in: the file is empty"),
-    "csv no rows": ("csv", text("a,l\n"), L, r"in: no rows"),
-    "csv no header": ("csv", text("\n\n"), L, r"in: line 1: no names of columns"),
-    "csv twice": ("csv", text("a,a,l\n1,2,x\n"), L, r"in: line 1: two columns have the name 'a'"),
-    "csv column": ("csv", text(ROWS), {"labels": ("m",)}, r"in: --labels m: no such column; known: a, l"),
-    "csv number": ("csv", text(ROWS + "one,x\n" + ROWS[4:]), L, r"in: line 32: column 'a': 'one', but expected a number"),
-    "csv nan": ("csv", text(ROWS + "nan,x\n"), L, r"in: line 32: column 'a': no number"),
-    "csv inf": ("csv", text(ROWS + "1e99,x\n"), L, r"in: line 32: column 'a': 1e\+99, but expected a finite number"),
-    "csv short": ("csv", text(ROWS + "3\n"), L, r"in: line 32: 1 values, but the header names 2 columns"),
-    "csv quote": ("csv", text(ROWS + '1,"x\n' * 1 + "1,x\n" * 9), L, r"in: line 32: a quotation mark opens a value"),
-    "csv utf8": ("csv", text(ROWS.encode() + b"2,\xe4\n"), L, r"in: line 32: column 'l': '\\\\xe4' is not UTF-8"),
-    "csv utf16": ("csv", text(ROWS.encode("utf-16")), L, r"in: UTF-16, but expected UTF-8"),
-    "csv gz": ("csv", text(gzip.compress(ROWS.encode())[:-9]), L, r"in: truncated or damaged .gz file"),
-    "csv nul": ("csv", text(ROWS + "2,x\0\n"), L, r"in: line 32: column 'l': .* cannot be stored"),
-    "csv split": ("csv", text(ROWS + '2,"x,y"\n'), {"split_column": "l", "labels": ("a",), "text": ("l",)}, r"for one thing"),
-    "csv comma": (
-        "csv",
-        text("a,l,s\n" + '1,x,"u,v"\n' * 3),
-        L | {"split_column": "s"},
-        r"in: line 2: column 's': split 'u,v' cannot",
-    ),
-    "csv indicator": (
-        "csv",
-        text("a,l\n1,1\n1,2\n"),
-        {"indicators": ("l",)},
-        r"in: line 3: column 'l': 2, but expected 1, 0, True",
-    ),
-    "csv fraction": ("csv", text("a,l\n" + "1,1\n" * 20 + "1,2.5\n1,3.5\n" * 9), L, r"in: line 22: column 'l': 2\.5, but labels"),
-    "csv list": ("csv", text(ROWS + "1,\"['x', 'y']\"\n"), L, r"in: line 32: column 'l': .* is a list written as text"),
-    "csv id": (
-        "csv",
-        text("a,l\n" + "".join(f"{k % 25},x\n" for k in range(40))),
-        IDS,
-        r"in: line 27: id '0' is that of an earlier row",
-    ),
-    "csv no id": ("csv", text(ROWS), L | {"unique_ids": True}, r"unique_ids|--unique-ids: has no effect"),
-    "csv swallows": ("csv", text(ROWS + '"1,x\n' + "1,x\n" * 5 + '1,x"\n'), L, r"in: line 32: .*go on to line 38; .*--no-quotes"),
-    "tsv quoted": ("tsv", text('a\tl\n1\t"x\n2\ty"\n'.replace('2\ty"', 'y"')), L, r"in: line 3: 1 values, .*give --quotes"),
-    "csv no label": ("csv", text("a,l\n1,\n"), L, r"in: no label in any row"),
-    "csv newline": ("csv", text('a,l\n1,"x\ny"\n2,z\nq,x\n'), L, r"in: line 5: column 'a': 'q'"),
-    "parquet text": ("parquet", text("hello"), L, r"in: not a Parquet file"),
-    "parquet empty": ("parquet", text(""), L, r"in: not a Parquet file"),
-    "parquet half": ("parquet", half(in_parquet(a=[1.0] * 999, l=["x"] * 999)), L, r"in: not a Parquet file"),
-    "parquet no rows": ("parquet", in_parquet(a=[], l=[]), L, r"in: no rows|column 'l' holds"),
-    "parquet nan": ("parquet", in_parquet(a=[1.0] * 9 + [np.nan], l=["x"] * 10), L, r"in: row 10: column 'a': no number"),
-    "parquet type": ("parquet", in_parquet(a=["u", "v"], l=["x", "y"]), L, r"in: column 'a' holds .*, but expected numbers"),
-    "parquet column": ("parquet", in_parquet(a=[1.0], l=["x"]), {"labels": ("lab",)}, r"in: --labels lab: no such column"),
-    "npz empty": ("npz", text(""), {}, r"in: the file is empty"),
-    "npz text": ("npz", text("hello, world"), {}, r"in: no arrays of numpy"),
-    "npz half": ("npz", half(csr()), {}, r"in: cannot be read"),
-    "npz nan": ("npz", csr(data=[1, np.nan, 3]), {}, r"in: row 2: value nan, but expected a finite number"),
-    "npz negative": ("npz", csr(indices=[0, -1, 0]), {}, r"in: row 2: index -1, but expected 0 to 1"),
-    "npz large": ("npz", csr(indices=[0, 1, 2]), {}, r"in: row 3: index 2, but expected 0 to 1"),
-    "npz indptr": ("npz", csr(indptr=[0, 2, 1, 3]), {}, r"in: row 2: indptr goes down"),
-    "npz ends": ("npz", csr(indptr=[0, 1, 2, 9]), {}, r"in: array .*|rows"),
-    "npz claims": ("npz", csr(shape=[2**39, 2]), {}, r"in: array indptr has 4 entries"),
-    "npz labels": ("npz", csr(y=[0, 1]), {}, r"in: the labels are 2, but X has 3 rows"),
-    "npz fraction": ("npz", csr(y=[0, 0.5, 1]), {}, r"in: row 2: column 'y': 0.5, but labels are names or whole numbers"),
-    "npz no labels": ("npz", csr(y=None), {}, r"in: no labels \(y, or Y\)"),
-    "npz bsr": ("npz", csr(format=b"bsr"), {}, r"in: a matrix in bsr format, but expected CSR, CSC or COO; save it as \.tocsr\(\)"),
-    "npz csc": ("npz", csr(format=b"csc"), {}, r"in: array indptr has 4 entries, but expected 3 whole numbers"),
-    "npz csc row": (
-        "npz",
-        csr(format=b"csc", shape=(2, 3), indices=[0, 5, 1], y=[0, 1]),
-        {},
-        r"in: entry 2: row 5, but expected 0 to 1",
-    ),
-    "npz coo": ("npz", csr(format=b"coo", row=[0, 1, 2], col=[0, 1, 2]), {}, r"in: entry 3: column 2, but expected 0 to 1"),
-    "npz coo length": (
-        "npz",
-        csr(format=b"coo", row=[0, 1], col=[0, 1]),
-        {},
-        r"in: the arrays data, row, col of a matrix have different",
-    ),
-    "npz objects": ("npz", csr(y=np.array([{}, 1, 2], dtype=object)), {}, r"in: .*y holds Python objects"),
-    "h5ad empty": ("h5ad", text(""), L, r"in: the file is empty"),
-    "h5ad text": ("h5ad", text("hello"), L, r"in: not an HDF5 file"),
-    "h5ad half": ("h5ad", half(in_h5ad()), L, r"in: (truncated|not an HDF5)"),
-    "h5ad column": ("h5ad", in_h5ad(), {"labels": ("m",)}, r"in: --labels m: no such column"),
-    "h5ad nan": ("h5ad", in_h5ad(put("X/data", 1, np.nan)), L, r"in: X: row 2: value nan"),
-    "h5ad negative": ("h5ad", in_h5ad(put("X/indices", 1, -1)), L, r"in: X: row 2: index -1, but expected 0 to 1"),
-    "h5ad indptr": ("h5ad", in_h5ad(put("X/indptr", 3, 9)), L, r"in: X: rows .*: indptr goes from"),
-    "h5ad other": ("h5ad", lambda path: h5py.File(path, "w").close(), L, r"in: no obs; expected an AnnData file"),
-    "xmc empty": ("xmc", text(""), {}, r"in: the file is empty"),
-    "xmc header": ("xmc", text("1 0:1\n"), {}, r"in: line 1: '1 0:1', but expected three numbers"),
-    "xmc short": ("xmc", text("3 2 2\n0 0:1\n1 1:1\n"), {}, r"in: 2 rows, but line 1 says 3"),
-    "xmc label": ("xmc", text("3 2 2\n0 0:1\n1 1:1\n2 0:1\n"), {}, r"in: line 4: label 2, but expected 0 to 1"),
-    "xmc feature": ("xmc", text("2 2 2\n0 0:1\n1 2:1\n"), {}, r"in: line 3: feature 2, but expected 0 to 1"),
-    "xmc negative": ("xmc", text("2 2 2\n0 0:1\n1 -1:1\n"), {}, r"in: line 3: index -1"),
-    "xmc nan": ("xmc", text("2 2 2\n0 0:1\n1 1:nan\n"), {}, r"in: line 3: value nan"),
-    "xmc utf8": ("xmc", text(b"2 2 2\n0 0:1\n\xe4 1:1\n"), {}, r"in: line 3: label"),
-    "arff empty": ("arff", text(""), L, r"in: the file is empty"),
-    "arff no data": ("arff", text(HEAD[:-6]), L, r"in: no line @DATA"),
-    "arff header": ("arff", text("@relation r\n@attribute a what\n@data\n"), L, r"in: line 2: "),
-    "arff column": ("arff", text(HEAD + "1,x\n"), {"labels": ("m",)}, r"in: --labels m: no such column"),
-    "arff nominal": ("arff", text(HEAD + "1,x\n" * 9 + "1,z\n"), L, r"in: line 14: attribute 'l': 'z', but expected one of x, y"),
-    "arff number": ("arff", text(HEAD + "1,x\n" * 9 + "q,x\n"), L, r"in: line 14: attribute 'a': 'q', but expected a number"),
-    "arff short": ("arff", text(HEAD + "1,x\n\n1\n"), L, r"in: line 7: '1', but expected 2 values"),
-    "arff missing": ("arff", text(HEAD + "1,x\n?,y\n"), L, r"in: line 6: attribute 'a': no number"),
-    "arff nan": ("arff", text(HEAD + "1,x\nnan,y\n"), L, r"in: line 6: feature 'a': no number"),
-    "arff index": ("arff", text(HEAD + "{0 1}\n{7 1}\n"), L, r"in: line 6: .*"),
-    "arff twice": ("arff", text(HEAD + "1,x\n" * 9 + "{0 1, 0 2}\n"), L, r"in: line 14: two values of attribute 0"),
-    "arff weight": ("arff", text(HEAD + "1,x\n" * 9 + "1,y,{5}\n"), L, r"in: line 14: weight \{5\}"),
-    "arff utf8": ("arff", text(HEAD.encode() + b"1,\xe4\n"), L, r"in: line 5: byte 3 is not UTF-8"),
-    "folder file": ("folder", text("x"), {}, r"Not a directory while reading .*in$"),
-    "folder empty": ("folder", lambda path: path.mkdir(), {}, r"in: no files"),
+BAD = {  # source, how to write the input, options, words of the error
+    "csv column": ("csv", text(ROWS), {"labels": ("m",)}, "--labels m"),
+    "csv number": ("csv", text(ROWS + "one,x\n" + ROWS[4:]), L, "line 32: column 'a'"),
+    "csv short": ("csv", text(ROWS + "3\n"), L, "line 32"),
+    "csv quote": ("csv", text(ROWS + '1,"x\n' * 1 + "1,x\n" * 9), L, "line 32"),
+    "csv utf16": ("csv", text(ROWS.encode("utf-16")), L, "UTF-8"),
+    "csv gz": ("csv", text(gzip.compress(ROWS.encode())[:-9]), L, ".gz"),
+    "csv split": ("csv", text("a,l,s\n" + '1,x,"u,v"\n' * 3), L | {"split_column": "s"}, "line 2: column 's'"),
+    "csv fraction": ("csv", text("a,l\n" + "1,1\n" * 20 + "1,2.5\n1,3.5\n" * 9), L, "line 22: column 'l'"),
+    "csv id": ("csv", text("a,l\n" + "".join(f"{k % 25},x\n" for k in range(40))), IDS, "line 27: id '0'"),
+    "csv rows in a value": ("csv", text(ROWS + '"1,x\n' + "1,x\n" * 5 + '1,x"\n'), L, "line 32"),
+    "parquet half": ("parquet", half(in_parquet(a=[1.0] * 999, l=["x"] * 999)), L, "Parquet"),
+    "parquet nan": ("parquet", in_parquet(a=[1.0] * 9 + [np.nan], l=["x"] * 10), L, "row 10: column 'a'"),
+    "parquet type": ("parquet", in_parquet(a=["u", "v"], l=["x", "y"]), L, "column 'a'"),
+    "npz large": ("npz", csr(indices=[0, 1, 2]), {}, "row 3: index 2"),
+    "npz indptr": ("npz", csr(indptr=[0, 2, 1, 3]), {}, "row 2"),
+    "npz claimed size": ("npz", csr(shape=[2**39, 2]), {}, "indptr"),
+    "npz csc row": ("npz", csr(format=b"csc", shape=(2, 3), indices=[0, 5, 1], y=[0, 1]), {}, "entry 2: row 5"),
+    "npz objects": ("npz", csr(y=np.array([{}, 1, 2], dtype=object)), {}, "array y"),
+    "h5ad half": ("h5ad", half(in_h5ad()), L, "in: "),
+    "h5ad indptr": ("h5ad", in_h5ad(put("X/indptr", 3, 9)), L, "X: rows"),
+    "h5ad other": ("h5ad", lambda path: h5py.File(path, "w").close(), L, "no obs"),
+    "xmc short": ("xmc", text("3 2 2\n0 0:1\n1 1:1\n"), {}, "line 1"),
+    "xmc label": ("xmc", text("3 2 2\n0 0:1\n1 1:1\n2 0:1\n"), {}, "line 4: label 2"),
+    "arff nominal": ("arff", text(HEAD + "1,x\n" * 9 + "1,z\n"), L, "line 14: attribute 'l'"),
+    "arff number": ("arff", text(HEAD + "1,x\n" * 9 + "q,x\n"), L, "line 14: attribute 'a'"),
+    "folder empty": ("folder", lambda path: path.mkdir(), {}, "in: no files"),
 }
 
 
 @pytest.mark.parametrize("case", sorted(BAD))
-def test_bad_input_gives_the_same_sentence_on_every_rank(comm, mpi_tmp_path, case):
-    source, write, options, pattern = BAD[case]
+def test_bad_input_gives_the_same_error_on_every_rank(comm, mpi_tmp_path, case):
+    source, write, options, words = BAD[case]
     path = Path(mpi_tmp_path) / "in"
     if comm.rank == 0:
         write(path)
     comm.Barrier()
-    with pytest.raises(HpcmlError, match=pattern) as caught:
+    with pytest.raises(HpcmlError, match=re.escape(words)) as caught:
         convert_on(comm, source, [path], path.with_name("out.h5"), **options)
     assert caught.value.exit_code == 2
     assert len(set(comm.allgather(str(caught.value)))) == 1
-    comm.Barrier()  # rank 0 removes what it had begun
+    comm.Barrier()  # rank 0 removes its files
     assert [entry.name for entry in path.parent.iterdir()] == ["in"]
     comm.Barrier()
 
 
-def test_rows_in_memory_of_all_ranks_are_one_dataset(comm, mpi_tmp_path):
-    """Each rank gives its own rows; the last has none."""
+def test_rows_in_memory_of_all_ranks(comm, mpi_tmp_path):
+    """The last rank has no rows."""
     X, Y = matrices(9)
     folder, data = Path(mpi_tmp_path), frame(9, X.shape[0])
     bounds = [*np.linspace(0, X.shape[0], max(2, comm.size)).astype(int), X.shape[0]][: comm.size + 1]
@@ -372,7 +280,7 @@ def test_rows_in_memory_of_all_ranks_are_one_dataset(comm, mpi_tmp_path):
 
 
 def write_numbering(folder):
-    """Files of numbers with columns that only number or name the rows."""
+    """Write files with columns that only number or name the rows."""
     import pandas as pd
 
     rng = np.random.default_rng(5)
@@ -384,14 +292,13 @@ def write_numbering(folder):
     data.to_csv(folder / "whole.csv")
     for number, part in enumerate((data[:20], data[20:21], data[21:])):
         part.assign(n=np.arange(len(part)) + 1).to_csv(folder / f"part{number}.csv", index=False)
-    data[rng.random(n) < 0.8].drop(columns="n").to_parquet(folder / "some.parquet", row_group_size=13)
     head = ["@relation r", *(f"@attribute {name} numeric" for name in data.columns[:-1]), "@attribute l {x,y}", "@data"]
     rows = [",".join(map(str, row)) for row in data.itertuples(index=False)]
     (folder / "whole.arff").write_text("\n".join([*head, *rows]) + "\n")
 
 
-@pytest.mark.parametrize("names", [["whole.csv"], ["part0.csv", "part1.csv", "part2.csv"], ["some.parquet"], ["whole.arff"]])
-def test_columns_that_number_rows_are_no_features_on_any_number_of_ranks(comm, mpi_tmp_path, names, monkeypatch):
+@pytest.mark.parametrize("names", [["whole.csv"], ["part0.csv", "part1.csv", "part2.csv"], ["whole.arff"]])
+def test_columns_that_number_rows_are_excluded(comm, mpi_tmp_path, names, monkeypatch):
     monkeypatch.setattr(csv_file, "CSV_BLOCK", 100)
     monkeypatch.setattr(parquet, "ROWS", 4)
     folder = Path(mpi_tmp_path)
@@ -403,6 +310,6 @@ def test_columns_that_number_rows_are_no_features_on_any_number_of_ranks(comm, m
     with h5py.File(path) as file:
         assert file["feature_names"].asstr()[:].tolist() == ["a", "b", "repeated", "Id"]
     options["indicators"] = ("b",)
-    with pytest.raises(HpcmlError, match=r"column 'b' is missing, a feature of --like .*; do not name it"):
+    with pytest.raises(HpcmlError, match=r"column 'b' is missing, a feature of --like .*"):
         convert_on(comm, source, [folder / name for name in names], folder / "new.h5", like=path, **options)
     assert not (folder / "new.h5").exists()

@@ -1,11 +1,11 @@
-"""Unlabelled rows and texts without a known feature on any number of ranks: the same bytes, rows and counts."""
+"""Unlabelled and empty rows on any number of ranks: the same bytes, rows and counts."""
 
 import csv
 import json
 
 import numpy as np
 import pytest
-from support.converted import convert_on, converted_alike
+from support.converted import converted_alike
 from support.make import by_one_rank
 from support.training import train
 
@@ -25,7 +25,7 @@ TEXTS = ["ship port storm", "corn wheat plough", "ship corn storm", ""]
 
 
 def documents(n):
-    """Documents of which every fifth is unlabelled, and every fourth has no words."""
+    """Yield documents; every fifth is unlabelled, and every fourth has no words."""
     for number in range(n):
         labels = None if number % 5 == 2 else [["sea"], ["farm"], ["sea", "farm"], ["sea"]][number % 4]
         split = "train" if number < n // 2 else "new" if number % 5 == 2 and number > n - 9 else "test"
@@ -74,7 +74,7 @@ def test_the_same_model_predictions_and_measures(comm, mpi_tmp_path, data):
         model = share_model(on, run / "model.h5")
         with DataFile(data) as dataset:
             found = evaluate(on, model, dataset, "test", QUIET)
-            for ending, top in (("h5", None), ("csv", 1), ("h5", 2), ("parquet", 2)):
+            for ending, top in (("h5", None), ("csv", 1)):
                 predict(on, model, dataset, "all", mpi_tmp_path / f"{name}-{top}.{ending}", False, QUIET, top)
             sigmoids = calibrate(on, model, dataset, "test", mpi_tmp_path / f"{name}-c.h5").sigmoids
         return found, sigmoids
@@ -87,12 +87,5 @@ def test_the_same_model_predictions_and_measures(comm, mpi_tmp_path, data):
     assert together.micro == alone[0].micro and together.precision_at == alone[0].precision_at
     assert np.array_equal(sigmoids, alone[1])
     if comm.rank == 0:
-        for name in ("None.h5", "1.csv", "2.h5", "2.parquet"):
+        for name in ("None.h5", "1.csv"):
             assert (mpi_tmp_path / f"together-{name}").read_bytes() == (mpi_tmp_path / f"alone-{name}").read_bytes()
-
-
-def test_one_sentence_on_every_rank(comm, mpi_tmp_path, data):
-    with pytest.raises(ConfigError, match="no row of the split new is labelled"):
-        train("dual", comm, data, mpi_tmp_path / "run", split="new")
-    with pytest.raises(ConfigError, match="--empty-labels none: has no effect without --labels"):
-        convert_on(comm, "csv", [mpi_tmp_path / "in.jsonl"], mpi_tmp_path / "x.h5", empty_labels="none")

@@ -24,5 +24,5 @@ def archive(*members, method=zipfile.ZIP_DEFLATED):
 
 
 def zipped(content, name="lines.jsonl"):
-    """An archive as macOS makes it: a folder, a file, and what macOS adds."""
+    """An archive as macOS writes it: a folder, a file, and a resource fork."""
     return archive(("data/", b""), (f"data/{name}", content), (f"__MACOSX/data/._{name}", b"Mac"))

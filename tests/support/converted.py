@@ -1,33 +1,35 @@
-"""`convert` in few words, alone or on ranks, and what is in the datasets that it makes."""
+"""Short calls of `convert` on one or several ranks, and readers of the datasets."""
 
 import json
 from itertools import pairwise
 from pathlib import Path
 
 import h5py
+import pytest
 import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.sources import options_class, source_named
+from hpcml.conversion.sources import find_source, options_class
+from hpcml.errors import HpcmlError
 from hpcml.log import Log
 from support.make import by_one_rank
 
 
 def options_of(source, given):
-    """The options of a conversion; TypeError for those that the source does not have."""
-    return ConvertOptions(**vars(options_class(source_named(source).options)(**given)))
+    """Return the options of a conversion. Raises TypeError for options that the source does not have."""
+    return ConvertOptions(**vars(options_class(find_source(source).options)(**given)))
 
 
 def converted(source, inputs, output, told=False, **options):
-    """The report of a conversion, which replaces what is there; `told`: with what it prints."""
+    """Convert on this rank, replacing the output; return the report. `told`: print the log."""
     inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     return convert(mpi.self_comm(), source, inputs, output, options_of(source, options), True, Log(0 if told else 1))
 
 
 def convert_on(comm, source, inputs, output, **options):
-    """Collective over `comm`. The report of a conversion, which refuses to replace what is there."""
+    """Convert without replacing the output; return the report. Collective over `comm`."""
     return convert(comm, source, inputs, output, options_of(source, options), False, Log(1))
 
 
@@ -56,7 +58,7 @@ def matrix(path, name="X"):
 
 
 def strings(path, name):
-    """The strings of a file; None where it has none of that name."""
+    """Return a list of strings of a file, or None."""
     with h5py.File(path) as file:
         return file[name].asstr()[:].tolist() if name in file else None
 
@@ -68,3 +70,11 @@ def label_sets(path, matrix="Y", names="label_names"):
             return None
         labels, indptr, indices = file[names].asstr()[:], file[matrix]["indptr"][:], file[matrix]["indices"][:]
         return [labels[indices[a:b]].tolist() for a, b in pairwise(indptr)]
+
+
+def check_refusal(call, *words):
+    """Check that a call raises one line that contains these words, such as the option, the file and the line."""
+    with pytest.raises(HpcmlError) as caught:
+        call()
+    message = str(caught.value)
+    assert "\n" not in message and all(word in message for word in words), message

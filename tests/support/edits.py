@@ -16,7 +16,7 @@ def edit(path, *changes):
 
 
 def replace(name, change, **more):
-    """Replace a dataset by what `change` makes of it."""
+    """Replace the values of a dataset by `change(values)`."""
 
     def damage(file):
         values = file[name][()]

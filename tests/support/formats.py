@@ -1,10 +1,13 @@
-"""The same rows in files of every usual format, written by the libraries that own the formats."""
+"""The same rows in files of every format, written by the libraries of the formats where possible."""
 
 import csv
 import json
 
 import numpy as np
 import scipy.sparse as sp
+
+import hpcml
+from support.converted import converted
 
 WORDS = ["alpha", "beta", "gamma", "délta", "x1", "the", "and", "omega", "Ωmega", "zz"]
 LABELS = ["sea", "farm, old", 'the "port"', "Öl"]
@@ -128,3 +131,48 @@ def as_arff(path, sparse):
             lines.append(",".join(values))
     path.write_text("\n".join(lines) + "\n% the end\n")
     return path
+
+
+def write_table(source, path, numbers, others):
+    """Write frames of numeric and of other columns in the format of a source. Return the path."""
+    import pandas as pd
+
+    data = pd.concat([numbers, others], axis=1)
+    if source in ("csv", "tsv"):
+        data.to_csv(path, index=False, sep="," if source == "csv" else "\t")
+    elif source == "parquet":
+        data.to_parquet(path)
+    elif source == "h5ad":
+        as_h5ad(path, numbers.to_numpy(np.float32), others.set_axis([f"r{row}" for row in range(len(data))]), list(numbers))
+    elif source == "npz":
+        y = others.iloc[:, 0].to_numpy()
+        names = list(map(str, numbers))
+        np.savez(path.open("wb"), X=numbers.to_numpy(), y=y.astype(str) if y.dtype == object else y, feature_names=names)
+    else:
+        cells = {
+            name: ["?" if pd.isna(v) or not str(v).strip() else repr(str(v)) for v in others[name].tolist()] for name in others
+        }
+        head = ["@relation r", *(f"@attribute '{name}' numeric" for name in numbers)]
+        head += [f"@attribute '{name}' {{{','.join(dict.fromkeys(v for v in cells[name] if v != '?'))}}}" for name in others]
+        rows = zip(*(map(repr, numbers[name].tolist()) for name in numbers), *cells.values(), strict=True)
+        path.write_text("\n".join([*head, "@data", *map(",".join, rows)]))
+    return path
+
+
+def convert_table(source, folder, numbers, others, name="out", **options):
+    """Convert frames of numeric and of other columns by a source, in memory for frame and sparse. Return the path."""
+    import pandas as pd
+
+    output = folder / f"{name}.h5"
+    if source == "frame":
+        hpcml.Dataset.from_frame(pd.concat([numbers, others], axis=1), output, force=True, **options).file.close()
+    elif source == "sparse":
+        del options["labels"]
+        X, names = sp.csr_matrix(numbers.to_numpy()), list(map(str, numbers))
+        hpcml.Dataset.from_sparse(X, others.iloc[:, 0].to_numpy(), output, feature_names=names, force=True, **options).file.close()
+    else:
+        if source == "npz":
+            del options["labels"]
+        options |= {"quotes": True} if source == "tsv" else {}
+        converted(source, write_table(source, folder / f"{name}.{source}", numbers, others), output, told=True, **options)
+    return output

@@ -32,7 +32,7 @@ def slow_terms(document, fields=PLAIN, pairs=False, stop_words=()):
 
 
 def slow_rows(documents, fields=PLAIN, pairs=False, stop_words=(), min_df=1, binary=False):
-    """The names of the features, in order, and dense rows; weights are of the training rows, or of all where none is named."""
+    """Return sorted feature names and dense rows; weights are from the training rows, or from all rows without splits."""
     counts = [slow_terms(document, fields, pairs, set(stop_words)) for document in documents]
     train = [c for c, document in zip(counts, documents, strict=True) if document.get("split") == "train"] or counts
     df = Counter(term for count in train for term in count)

@@ -113,6 +113,6 @@ def test_convert_takes_them_from_descriptors_or_like(tmp_path):
     assert made("like.h5", like=tmp_path / "titled.h5") == (["D1", "D2", "D3"], ["Apples", "Pears", ""])
     assert made("plain.h5") == (["D1", "D2", "D3"], None)
     terms.write_text("Others=D9\n")
-    with pytest.raises(ConfigError, match="it has none of the labels, such as 'D1'"):
+    with pytest.raises(ConfigError, match="none of the labels, such as 'D1'"):
         made("none.h5", descriptors=terms)
     assert not (tmp_path / "none.h5").exists()

@@ -1,4 +1,4 @@
-"""Bad records: all sources list the first ten, and --skip-bad makes the dataset of the others."""
+"""Bad records: the error lists the first ten, and --skip-bad converts the others."""
 
 import gzip
 import re
@@ -7,23 +7,22 @@ import h5py
 import numpy as np
 import pytest
 from support.bad_records import CASES
-from support.converted import converted, made
+from support.converted import check_refusal, converted, made
 
 from hpcml.conversion import arff, csv_file
-from hpcml.errors import BadRecordsError, DataError, HpcmlError
+from hpcml.errors import BadRecordsError, DataError
 
 PLACES = [3, 11, 11, 40, 41, 89]
 
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    """Bad records are found at several levels of a batch; their order is that of the file all the same."""
     monkeypatch.setattr(csv_file, "CSV_BLOCK", 300)
     monkeypatch.setattr(arff, "BATCH", 16)
 
 
 def content(path):
-    """All that is in a dataset, but for what names lines and counts bad records."""
+    """Return everything in a dataset except line numbers and counts of bad records."""
     found = {}
 
     def add(name, part):
@@ -35,14 +34,18 @@ def content(path):
     return found
 
 
+def input_path(folder, case):
+    return folder / f"in.{case.source}".replace(".annif", ".csv" if "text,subject_uris" in case.head else ".jsonl")
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_the_rest_is_what_it_is_without_them(tmp_path, name, capsys):
-    case, path = CASES[name], tmp_path / f"in.{CASES[name].source}".replace(".annif", ".csv" if "csv" in name else ".jsonl")
+def test_skipped_records_leave_the_other_rows_unchanged(tmp_path, name, capsys):
+    case, path = CASES[name], input_path(tmp_path, CASES[name])
     expected = case.write(path, PLACES)
     report = converted(case.source, path, tmp_path / "some.h5", told=True, skip_bad=6, **case.options)
-    said = capsys.readouterr().err
-    assert report.skipped_records == 6 and "skipped: 6 bad records" in str(report)
-    assert f"warning: {path}: skipped: 6 bad records (--skip-bad 6)\n" + "".join(f"  {each}\n" for each in expected) in said
+    lines = capsys.readouterr().err.partition(f"warning: {path}: skipped: 6 bad records (--skip-bad 6)\n")[2].splitlines()
+    assert report.skipped_records == 6
+    assert all(line.startswith(f"  {location}") for line, location in zip(lines, expected, strict=False)) and len(lines) >= 6
     case.write(path, PLACES, with_bad=False)
     assert converted(case.source, path, tmp_path / "all.h5", **case.options).skipped_records == 0
     assert content(tmp_path / "some.h5") == content(tmp_path / "all.h5")
@@ -51,46 +54,35 @@ def test_the_rest_is_what_it_is_without_them(tmp_path, name, capsys):
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("n", "most"), [(1, 0), (2, 0), (9, 0), (10, 0), (12, 0), (4, 3), (12, 2), (12, 11), (13, 11)])
-def test_errors_list_the_first_ten(tmp_path, name, n, most):
-    case, path = CASES[name], tmp_path / f"in.{CASES[name].source}".replace(".annif", ".csv" if "csv" in name else ".jsonl")
-    expected = case.write(path, [2, 3, 3, 3, 20, 20, 21, 22, 23, 50, 70, 71, 88][:n])
+@pytest.mark.parametrize(("n", "most"), [(1, 0), (9, 0), (12, 2), (12, 11)])
+def test_error_lists_the_first_ten(tmp_path, name, n, most):
+    case, path = CASES[name], input_path(tmp_path, CASES[name])
+    expected = case.write(path, [2, 3, 3, 3, 20, 20, 21, 22, 23, 50, 70, 71][:n])
     with pytest.raises(DataError) as caught:
         converted(case.source, path, tmp_path / "out.h5", skip_bad=most, **case.options)
+    title, *lines = [str(caught.value)] * (n == 1) + str(caught.value).splitlines()
     enough = max(10, most + 1)
-    count = f"at least {enough}" if n >= enough else n
-    hint = f"--skip-bad {most} skips no more than {most}" if most else "correct them, or use --skip-bad"
-    lines = [f"{path}: {count} bad records; {hint}:", *(f"  {each}" for each in expected[:10])]
-    assert str(caught.value) == (expected[0] if n == 1 else "\n".join(lines))
+    assert n == 1 or f"{f'at least {enough}' if n >= enough else n} bad records" in title
+    assert len(lines) == min(n, 10) and all(line.strip().startswith(each) for line, each in zip(lines, expected, strict=False))
     assert isinstance(caught.value, BadRecordsError) == (n > 1)
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
-def test_what_cannot_be_divided_into_records_is_an_error_all_the_same(tmp_path):
-    for source, content_, options, reason in (
-        ("csv", 'text,l\na,b\nx\n"c,d\ne,f\n', {"text": ("text",), "labels": ("l",)}, "line 4: a quotation mark opens a value"),
-        ("jsonl", "x\n" + '{"text": "a"}' + " " * (1 << 20) + "\n", {"max_line_mb": 1}, "line 2: longer than 1 MiB"),
-        ("jsonl", gzip.compress(b"x\n" * 9)[:-9], {}, "truncated or damaged .gz file"),
-        ("pubmed", "<PubmedArticleSet><MedlineCitation></MedlineCitation><x", {}, "record 2: not XML that can be read"),
+@pytest.mark.parametrize(
+    ("source", "text", "options", "location"),
+    [
+        ("csv", 'text,l\na,b\nx\n"c,d\ne,f\n', {"text": ("text",), "labels": ("l",)}, "line 4"),
+        ("jsonl", "x\n" + '{"text": "a"}' + " " * (1 << 20) + "\n", {"max_line_mb": 1}, "line 2"),
+        ("jsonl", gzip.compress(b"x\n" * 9)[:-9], {}, ".gz"),
+        ("pubmed", "<PubmedArticleSet><MedlineCitation></MedlineCitation><x", {}, "record 2"),
         ("pubmed", "<PubmedArticleSet><DeleteCitation><PMID>x</PMID></DeleteCitation></PubmedArticleSet>", {}, "PMID 'x'"),
-    ):
-        with pytest.raises(DataError, match=reason) as caught:
-            made(tmp_path, source, content_, skip_bad=5, **options)
-        assert not isinstance(caught.value, BadRecordsError)
+    ],
+)
+def test_skip_bad_does_not_skip_unreadable_input(tmp_path, source, text, options, location):
+    check_refusal(lambda: made(tmp_path, source, text, skip_bad=5, **options), "data", location)
 
 
-def test_ten_bad_records_before_such_an_error_come_first(tmp_path):
-    rows = "a,b\n" + "x\n" * 10
-    options = {"text": ("text",), "labels": ("l",)}
-    for end in ('"c,d\n', "z," + " " * (1 << 20) + "\n"):
-        with pytest.raises(BadRecordsError, match="at least 10 bad records"):
-            made(tmp_path, "csv", "text,l\n" + rows + end, max_line_mb=1, **options)
-        with pytest.raises(DataError, match="line 12: "):
-            made(tmp_path, "csv", "text,l\n" + rows[:-2] + end, max_line_mb=1, **options)
-
-
-def test_bad_numbers_in_one_batch_are_in_the_order_of_rows(tmp_path):
-    """A wrong number, label, or number of values."""
+def test_bad_records_of_one_batch_are_in_row_order(tmp_path):
     rows = ["1,x,a,0"] * 50
     rows[7], rows[8], rows[20], rows[30], rows[31] = "1,x,a,2", "q,x,a,0", "1,x", "nan,x,a,0", "1,q,a,3"
     with pytest.raises(BadRecordsError) as caught:
@@ -99,7 +91,7 @@ def test_bad_numbers_in_one_batch_are_in_the_order_of_rows(tmp_path):
     assert lines == [9, 10, 22, 32, 33]
 
 
-def test_documents_of_folders_are_records(tmp_path):
+def test_files_of_a_folder_are_records(tmp_path):
     for name, text in {"a/1": b"ships", "a/2": b"\xff", "b/3": b"corn", "b/4": b"\xfe"}.items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_bytes(text)
@@ -108,17 +100,7 @@ def test_documents_of_folders_are_records(tmp_path):
     assert converted("folder", tmp_path / "in", tmp_path / "out.h5", skip_bad=2).rows == 2
 
 
-def test_all_records_bad_and_options_without_effect(tmp_path):
-    with pytest.raises(DataError, match="no rows; expected at least one"):
-        made(tmp_path, "svmlight", "x\n", skip_bad=1)
-    with pytest.raises(HpcmlError, match="--skip-bad -1: expected at least 0"):
-        made(tmp_path, "jsonl", "x\n", skip_bad=-1)
-    with pytest.raises(TypeError, match="skip_bad"):
-        made(tmp_path, "synthetic", "", skip_bad=1)
-
-
-def test_lines_name_rows_as_before(tmp_path):
-    """A row without an id is named by its line of the file, of which bad ones are a part."""
+def test_line_numbers_of_rows_count_bad_lines(tmp_path):
     _, path = made(tmp_path, "jsonl", '{"text": "a b", "labels": ["x"]}\nbad\n{"text": "a c", "labels": []}\n', skip_bad=1)
     with h5py.File(path) as file:
         assert file["row_ids"].asstr()[:].tolist() == ["1", "3"]

@@ -1,4 +1,4 @@
-"""Every usual format: what a file holds comes back from the dataset, compared with another library's reading of the same file."""
+"""Every format: the dataset has the content of the file, as another library reads it."""
 
 import gzip
 import sys
@@ -8,12 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from support.converted import converted, label_sets, matrix, strings
-from support.formats import as_arff, as_csv, as_h5ad, as_jsonl, as_xmc, frame, matrices
+from support.converted import check_refusal, converted, label_sets, matrix, strings
+from support.formats import as_csv, as_h5ad, as_jsonl, as_xmc, frame, matrices
 
 import hpcml
 from hpcml.conversion import csv_file, parquet
-from hpcml.errors import ConfigError, DataError, HpcmlError
 
 TEXT = {"text": ("title", "text"), "labels": ("topics",), "label_separator": ";", "id": "id", "split_column": "split"}
 
@@ -33,8 +32,8 @@ def contents(path):
         return found
 
 
-@pytest.mark.parametrize("kind", ["csv", "lines", "semicolons", "gz", "tsv", "parquet", "several", "one row a block"])
-def test_texts_in_tables_are_those_of_json_lines(tmp_path, kind, monkeypatch):
+@pytest.mark.parametrize("kind", ["lines", "semicolons", "gz", "tsv", "parquet", "several", "one row a block"])
+def test_texts_in_tables_equal_json_lines(tmp_path, kind, monkeypatch):
     data = frame(1, 50)
     expected = make(tmp_path, "jsonl", as_jsonl(tmp_path / "in.jsonl", data), name="expected.h5", pairs=True, min_df=2)
     options, path = TEXT | {"pairs": True, "min_df": 2}, tmp_path / "in"
@@ -59,7 +58,7 @@ def test_texts_in_tables_are_those_of_json_lines(tmp_path, kind, monkeypatch):
     assert contents(found) == contents(expected)
 
 
-def test_fields_of_tables_are_those_of_json_lines(tmp_path):
+def test_fields_of_tables_equal_json_lines(tmp_path):
     data = frame(2, 40)
     options = {"fields": ("title=T", "text"), "whole_fields": ("title",)}
     expected = make(tmp_path, "jsonl", as_jsonl(tmp_path / "in.jsonl", data), name="expected.h5", **options)
@@ -68,20 +67,7 @@ def test_fields_of_tables_are_those_of_json_lines(tmp_path):
     assert contents(found) == contents(expected)
     new = make(tmp_path, "csv", tmp_path / "in.csv", name="new.h5", like=found, **columns)
     assert matrix(new).tolist() == matrix(found).tolist()
-    with pytest.raises(ConfigError, match=r"--text does not go with --like .*found|tells the columns title, text apart"):
-        make(tmp_path, "csv", tmp_path / "in.csv", name="x.h5", like=found, text=("title",))
-
-
-def test_texts_like_those_of_json_lines(tmp_path):
-    expected = make(tmp_path, "jsonl", as_jsonl(tmp_path / "in.jsonl", frame(3, 40)), name="train.h5")
-    other = frame(4, 20)
-    path = as_csv(tmp_path / "in.csv", other)
-    found = make(tmp_path, "csv", path, like=expected, **TEXT)
-    assert contents(found) == contents(
-        make(tmp_path, "jsonl", as_jsonl(tmp_path / "new.jsonl", other), name="new.h5", like=expected)
-    )
-    with pytest.raises(ConfigError, match="name the columns of texts with --text"):
-        make(tmp_path, "csv", path, name="x.h5", like=expected, labels=("topics",))
+    check_refusal(lambda: make(tmp_path, "csv", tmp_path / "in.csv", name="x.h5", like=found, text=("title",)), "--text", "--like")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -109,18 +95,6 @@ def test_numbers_in_tables(tmp_path, kind):
     assert strings(found, "row_ids") == data.id.tolist()
 
 
-def test_a_table_of_many_columns(tmp_path):
-    """Of 20,000 columns, each of which a block of rows costs something."""
-    values = np.random.default_rng(3).integers(0, 3, (40, 20_000)) / 4
-    names = [f"gene {number}" for number in range(values.shape[1])]
-    table_of = pd.DataFrame(values, columns=names)
-    table_of["class"] = np.where(np.arange(40) % 2, "a", "b")
-    table_of.to_csv(tmp_path / "wide.csv", index=False)
-    found = make(tmp_path, "csv", tmp_path / "wide.csv", labels=("class",))
-    assert np.array_equal(matrix(found), values)
-    assert strings(found, "feature_names") == names
-
-
 def test_lists_categories_and_whole_numbers_of_parquet_are_labels(tmp_path):
     data = pd.DataFrame({"x": [1.0, 2, 3], "l": [["b", "a"], [], ["a"]], "n": pd.array([3, None, 1], "Int64")})
     data["c"] = pd.Categorical(["u", None, "v"])
@@ -130,62 +104,21 @@ def test_lists_categories_and_whole_numbers_of_parquet_are_labels(tmp_path):
     assert label_sets(found) == [["1", "3", "True", "a", "b", "u"], ["False"], ["1", "2", "True", "a", "v"]]
     texts = make(tmp_path, "parquet", tmp_path / "in", text=("t",), labels=("c",), binary=True, pairs=True)
     assert strings(texts, "feature_names") == ["one", "one two", "three", "two"]
-    with pytest.raises(DataError, match=r"in: row 2: column 'x': 2.5, but labels are names or whole numbers"):
-        data.assign(x=[1, 2.5, 3]).to_parquet(tmp_path / "in")
-        make(tmp_path, "parquet", tmp_path / "in", features=("k",), labels=("x",))
+    data.assign(x=[1, 2.5, 3]).to_parquet(tmp_path / "in")
+    check_refusal(lambda: make(tmp_path, "parquet", tmp_path / "in", features=("k",), labels=("x",)), "in: row 2: column 'x'")
 
 
-def test_numbers_like(tmp_path):
-    data = frame(6, 30)
-    train = make(tmp_path, "csv", as_csv(tmp_path / "in", data), name="train.h5", features=("a", "b", "long"), labels=("topics",))
-    path = as_csv(tmp_path / "new", data.rename(columns={"a": "other"})[["long", "other", "b", "topics"]])
-    with pytest.raises(DataError, match=r"new: column 'a' is missing, a feature of --like .*train\.h5; add it"):
-        make(tmp_path, "csv", path, like=train, labels=("topics",))
-    found = make(tmp_path, "csv", path, like=train, labels=("topics",), missing_columns_as_zero=True)
-    assert strings(found, "feature_names") == ["a", "b", "long"]
-    assert np.array_equal(matrix(found)[:, 1:], matrix(train)[:, 1:])
-    assert not matrix(found)[:, 0].any()
-
-
-def test_missing_numbers(tmp_path):
-    path = tmp_path / "in.csv"
-    path.write_text("a,l\n1,x\n,y\n")
-    with pytest.raises(DataError, match=r"in\.csv: line 3: column 'a': no number, but every row needs one.*--missing-as-zero"):
-        make(tmp_path, "csv", path, labels=("l",))
-    assert matrix(make(tmp_path, "csv", path, labels=("l",), missing_as_zero=True)).tolist() == [[1], [0]]
-
-
-def test_quotes_can_be_letters(tmp_path):
-    path = tmp_path / "in.tsv"
-    path.write_text('t\tl\n"one\tx\ntwo"\ty\n')
-    found = make(tmp_path, "tsv", path, text=("t",), labels=("l",))
-    assert label_sets(found) == [["x"], ["y"]]
-
-
-def test_a_single_quotation_mark_swallows_no_rows_of_tsv(tmp_path, capsys):
-    rows = ['"' * (row == 20) + f"text {row}\t{'yx'[row % 2]}" for row in range(50)]
-    (tmp_path / "in.tsv").write_text("\n".join(["t\tl", *rows]) + "\n")
-    found = make(tmp_path, "tsv", tmp_path / "in.tsv", text=("t",), labels=("l",), told=True)
-    assert label_sets(found) == [["x"] if row % 2 else ["y"] for row in range(50)]
-    assert "quotation mark" not in capsys.readouterr().err
-
-
-def test_quoted_values_of_tsv_are_counted(tmp_path, capsys):
-    path = tmp_path / "in.tsv"
+def test_quotation_marks_in_tsv(tmp_path, capsys):
+    path, text = tmp_path / "in.tsv", {"text": ("t",), "labels": ("l",)}
     path.write_text('t\tu\tl\n"one"\t"\tx\n"two ""2"""\t""\ty\nthree"\t\t"z"')
-    make(tmp_path, "tsv", path, text=("t",), labels=("l",), told=True)
-    (said,) = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
-    assert "in.tsv: 4 values begin and end with a quotation mark, which is read as text" in said and "give --quotes" in said
+    assert label_sets(make(tmp_path, "tsv", path, told=True, **text)) == [["x"], ["y"], ['"z"']]
+    (warning,) = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert "in.tsv: 4 values" in warning and "--quotes" in warning
     path.write_text('"t"\t"l"\n"one\ntwo"\t"x"\n')
-    with pytest.raises(ConfigError, match="--text t: no such column; names of columns stand in quotation marks; give --quotes"):
-        make(tmp_path, "tsv", path, text=("t",), labels=("l",))
-    assert label_sets(make(tmp_path, "tsv", path, text=("t",), labels=("l",), quotes=True)) == [["x"]]
-    path.write_text('t\tl\n"1"\t"x"\n')
-    with pytest.raises(DataError, match=r"line 2: column 't': .* but expected a number; values in quotation marks need --quotes"):
-        make(tmp_path, "tsv", path, labels=("l",))
+    assert label_sets(make(tmp_path, "tsv", path, quotes=True, **text)) == [["x"]]
+    check_refusal(lambda: make(tmp_path, "tsv", path, **text), "--text t", "--quotes")
     path.write_text('t\tl\n"one\ntwo"\t"x"\n')
-    with pytest.raises(DataError, match=r"line 2: 1 values, but the header names 2 columns; if .* marks, give --quotes"):
-        make(tmp_path, "tsv", path, text=("t",), labels=("l",))
+    check_refusal(lambda: make(tmp_path, "tsv", path, **text), "line 2", "--quotes")
 
 
 @pytest.mark.parametrize(
@@ -193,34 +126,27 @@ def test_quoted_values_of_tsv_are_counted(tmp_path, capsys):
     [
         ('a,t,l\n1,"one,x\n2,two three,y\n3,four",z\n', True),
         ('a,t,l\n1,"one,x\r\n3,four",z\n', True),
-        ('t,l\n"one,x\nfour",z\n', True),
         ('t,l\n"a text,\nof two lines, fine",z\n"one\nmore",y\n', False),
-        ('t,l\n"Dear all,\nwe are",z\n', False),
     ],
 )
-def test_rows_in_a_value_are_reported(tmp_path, capsys, text, warns):
+def test_rows_in_a_quoted_value_cause_a_warning(tmp_path, capsys, text, warns):
     (tmp_path / "in").write_text(text, newline="")
     make(tmp_path, "csv", tmp_path / "in", text=("t",), labels=("l",), told=True)
-    said = capsys.readouterr().err
-    assert ("in: line 2: a value in quotation marks has lines like rows" in said) == warns
+    assert ("warning: " in capsys.readouterr().err) == warns
 
 
-def test_rows_in_a_value_are_named_in_errors(tmp_path):
-    path = tmp_path / "in"
-    path.write_text('a,t,l\n1,"one,x\n' + "2,two,y\n" * (1 << 18))
-    with pytest.raises(
-        DataError, match=r"line 2: a row longer than 1 MiB; a quotation mark makes the row go on .*--no-quotes; shorten"
-    ):
-        make(tmp_path, "csv", path, text=("t",), labels=("l",), max_line_mb=1)
-    for text, message in {
-        'a,t,l\n1,"one,x\n2,two,y\n3,four,z"\n': "line 2: 2 values, but the header names 3 columns; .* line 4; .*--no-quotes",
-        'a,t,l\n1,"one,x\n2,5" disk,y\n': "line 2: text behind the quotation mark that closes a value; .* line 3; .*--no-quotes",
-        'a,t,l\n1,"one,x\n2,two,y\n': "line 2: a quotation mark opens a value that nothing closes; .* line 3; .*--no-quotes",
-        "a,t,l\n1,one\n": "line 2: 2 values, but the header names 3 columns$",
-    }.items():
-        path.write_text(text)
-        with pytest.raises(DataError, match=message):
-            make(tmp_path, "csv", path, text=("t",), labels=("l",))
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('a,t,l\n1,"one,x\n2,two,y\n3,four,z"\n', ["line 2", "line 4", "--no-quotes"]),
+        ('a,t,l\n1,"one,x\n2,5" disk,y\n', ["line 2", "line 3", "--no-quotes"]),
+        ('a,t,l\n1,"one,x\n2,two,y\n', ["line 2", "line 3", "--no-quotes"]),
+        ('a,t,l\n1,"one,x\n' + "2,two,y\n" * (1 << 17), ["line 2", "1 MiB", "--no-quotes", "--max-line-mb"]),
+    ],
+)
+def test_unclosed_quotation_mark_is_refused_with_its_lines(tmp_path, text, words):
+    (tmp_path / "in").write_text(text)
+    check_refusal(lambda: make(tmp_path, "csv", tmp_path / "in", text=("t",), labels=("l",), max_line_mb=1), *words)
 
 
 def test_folder(tmp_path):
@@ -242,21 +168,19 @@ def test_folder(tmp_path):
     }
     assert dict(zip(ids, label_sets(found), strict=True))["test/farm/x/c.txt"] == ["farm/x"]
     (folder / "latin").write_bytes("Größe".encode("latin-1"))
-    with pytest.raises(DataError, match=r"docs/latin: line 1: byte 3 is not UTF-8; .*--encoding latin-1"):
-        make(tmp_path, "folder", folder)
+    check_refusal(lambda: make(tmp_path, "folder", folder), "docs/latin: line 1", "--encoding")
     assert "größe" in strings(make(tmp_path, "folder", folder, encoding="latin-1"), "feature_names")
 
 
 @pytest.mark.parametrize("labels", ["npz", "npy", "classes", "strings", "text", "dense"])
-@pytest.mark.parametrize("packed", [True, False])
-def test_npz(tmp_path, labels, packed):
+def test_npz(tmp_path, labels):
     X, Y = matrices(1)
-    sp.save_npz(tmp_path / "X.npz", X, compressed=packed)
+    sp.save_npz(tmp_path / "X.npz", X, compressed=labels == "npz")
     path, options, names = tmp_path / "Y", {}, [str(k) for k in range(Y.shape[1])]
     expected = [[names[k] for k in Y[row].indices] for row in range(Y.shape[0])]
     classes = np.asarray(Y.argmax(axis=1)).ravel()
     if labels == "npz":
-        sp.save_npz(path.with_suffix(".npz"), Y, compressed=packed)
+        sp.save_npz(path.with_suffix(".npz"), Y, compressed=labels == "npz")
         path = path.with_suffix(".npz")
     elif labels == "text":
         path.write_text("".join(" | ".join(row) + "\n" for row in expected))
@@ -286,15 +210,6 @@ def test_formats_of_sparse_matrices(tmp_path, form):
     assert contents(make(tmp_path, "npz", tmp_path / "both.npz", name="both.h5")) == contents(found)
 
 
-@pytest.mark.parametrize("form", ["bsr", "dia"])
-def test_formats_of_sparse_matrices_that_are_refused(tmp_path, form):
-    sp.save_npz(tmp_path / "X.npz", matrices(1)[0].asformat(form))
-    with pytest.raises(
-        DataError, match=rf"X\.npz: a matrix in {form} format, but expected CSR, CSC or COO; save it as \.tocsr\(\)"
-    ):
-        make(tmp_path, "npz", tmp_path / "X.npz")
-
-
 def test_one_npz_with_everything(tmp_path):
     X, Y = matrices(2)
     ids, splits = [f"row {k}" for k in range(X.shape[0])], np.array(["train", "test", ""] * 20)[: X.shape[0]]
@@ -309,8 +224,7 @@ def test_one_npz_with_everything(tmp_path):
     assert [strings(found, name) for name in ("feature_names", "label_names", "row_ids")] == [names, list("abcde"), ids]
     with h5py.File(found) as file:
         assert file["splits/test"][:].tolist() == list(range(1, X.shape[0], 3))
-    with pytest.raises(ConfigError, match=r"--test-share 0.3: the input has splits, such as train; remove it"):
-        make(tmp_path, "npz", tmp_path / "in.npz", test_share=0.3)
+    check_refusal(lambda: make(tmp_path, "npz", tmp_path / "in.npz", test_share=0.3), "--test-share 0.3", "train")
     with h5py.File(make(tmp_path, "npz", tmp_path / "in.npz", ignore_splits=True)) as file:
         assert "splits" not in file
     other = {"row": np.arange(3), "col": np.arange(4)}  # no COO matrix
@@ -318,18 +232,10 @@ def test_one_npz_with_everything(tmp_path):
     found = make(tmp_path, "npz", tmp_path / "in.npz")
     assert np.array_equal(matrix(found), X.toarray())
     assert label_sets(found) == [[str(k % 3)] for k in range(X.shape[0])]
-    with pytest.raises(ConfigError, match="--ignore-splits: has no effect: no row of the input has a split"):
-        make(tmp_path, "npz", tmp_path / "in.npz", ignore_splits=True)
+    check_refusal(lambda: make(tmp_path, "npz", tmp_path / "in.npz", ignore_splits=True), "--ignore-splits")
 
 
-def test_values_of_one_place_are_added_up_and_sorted(tmp_path):
-    X = sp.csr_matrix(([1.0, 2, 3, 4, -4], [3, 1, 3, 0, 0], [0, 3, 5]), (2, 5))
-    sp.save_npz(tmp_path / "X.npz", X)
-    np.save(tmp_path / "y.npy", [0, 1])
-    assert matrix(make(tmp_path, "npz", tmp_path / "X.npz", tmp_path / "y.npy")).tolist() == X.toarray().tolist()
-
-
-@pytest.mark.parametrize("form", ["csr", "dense", "float64"])
+@pytest.mark.parametrize("form", ["csr", "float64"])
 def test_h5ad(tmp_path, form):
     import anndata
 
@@ -342,7 +248,7 @@ def test_h5ad(tmp_path, form):
     obs.index = [f"cell {k}" for k in range(n)]
     path = as_h5ad(
         tmp_path / "in.h5ad",
-        X if form == "csr" else X.toarray().astype("f4" if form == "dense" else "f8"),
+        X if form == "csr" else X.toarray().astype("f8"),
         obs,
         [f"gene {k}" for k in range(X.shape[1])],
     )
@@ -374,25 +280,6 @@ def test_xmc(tmp_path):
     assert strings(found, "label_names") == [f"label {k}" for k in range(5)]
 
 
-def test_arff(tmp_path):
-    from scipy.io import arff
-
-    path, options = as_arff(tmp_path / "in.arff", False), {"labels": ("class",), "indicators": ("sea", "farm")}
-    found = make(tmp_path, "arff", path, **options)
-    plain = tmp_path / "plain.arff"
-    plain.write_text(path.read_text().replace("'dark green'", "dark_green"))  # scipy does not find values in quotes
-    data, _ = arff.loadarff(plain)  # another reader
-    colours = np.array([value.decode().replace("_", " ") for value in data["colour"]])
-    expected = [data["the width"], *((colours == colour) for colour in ("red", "dark green", "blue")), data["on"].astype(float)]
-    assert strings(found, "feature_names") == ["the width", "colour=red", "colour=dark green", "colour=blue", "on"]
-    assert np.array_equal(matrix(found), np.array(expected, dtype=np.float32).T)
-    assert label_sets(found) == [
-        sorted([row["class"].decode(), *(name for name in ("sea", "farm") if row[name] == b"1")]) for row in data
-    ]
-    sparse = make(tmp_path, "arff", as_arff(tmp_path / "sparse.arff", True), name="sparse.h5", **options)
-    assert contents(sparse) == contents(found)
-
-
 def test_from_sparse(tmp_path):
     X, Y = matrices(5)
     n, names = X.shape[0], [f"f{k}" for k in range(X.shape[1])]
@@ -414,24 +301,22 @@ def test_from_sparse(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("message", "arguments"),
+    ("word", "arguments"),
     [
-        ("Y has 3 entries, but X has 37 rows", {"Y": [1, 2, 3]}),
-        ("feature_names has 1 names, but X has 11 columns", {"feature_names": ["a"]}),
-        ("two labels have the name 'x'", {"label_names": ["x"] * 5}),
-        ("row 4: value nan", {"X": np.where(np.arange(37 * 11).reshape(37, 11) == 36, np.nan, 1)}),
-        ("row 2: 0.5, but a label is a name or a whole number|row 2: column 'Y': 0.5", {"Y": [1, 0.5] + [1] * 35}),
-        ("splits: 'a' has rows beyond 0 to 36", {"splits": {"a": [37]}}),
-        ("split 'a,b' cannot be used", {"splits": ["a,b"] * 37}),
-        ("test_share=0.3: has no effect with splits; remove it", {"splits": ["a"] * 37, "test_share": 0.3}),
-        ("npz has no option 'nonsense'", {"nonsense": 1}),
-        ("npz has no option 'min_df'", {"min_df": 2}),
+        ("Y", {"Y": [1, 2, 3]}),
+        ("feature_names", {"feature_names": ["a"]}),
+        ("'x'", {"label_names": ["x"] * 5}),
+        ("row 4", {"X": np.where(np.arange(37 * 11).reshape(37, 11) == 36, np.nan, 1)}),
+        ("row 2", {"Y": [1, 0.5] + [1] * 35}),
+        ("splits", {"splits": {"a": [37]}}),
+        ("'a,b'", {"splits": ["a,b"] * 37}),
+        ("test_share=0.3", {"splits": ["a"] * 37, "test_share": 0.3}),
+        ("'min_df'", {"min_df": 2}),
     ],
 )
-def test_bad_rows_in_memory(tmp_path, message, arguments):
+def test_bad_rows_in_memory_are_refused(tmp_path, word, arguments):
     X, Y = matrices(6)
-    with pytest.raises(HpcmlError, match=message):
-        hpcml.Dataset.from_sparse(**{"X": X, "Y": Y, "path": tmp_path / "x.h5"} | arguments)
+    check_refusal(lambda: hpcml.Dataset.from_sparse(**{"X": X, "Y": Y, "path": tmp_path / "x.h5"} | arguments), word)
     assert not list(tmp_path.iterdir())
 
 
@@ -445,57 +330,54 @@ def test_from_frame(tmp_path):
     lists = data.assign(topics=[topics.split(";") for topics in data.topics])
     hpcml.Dataset.from_frame(lists, tmp_path / "lists.h5", features=["a"], labels="topics")
     assert label_sets(tmp_path / "lists.h5") == [sorted(filter(None, topics.split(";"))) for topics in data.topics]
-    with pytest.raises(DataError, match="the frame: column 'title': expected numbers"):
-        hpcml.Dataset.from_frame(data, tmp_path / "x.h5", features="title", labels="topics")
+    check_refusal(
+        lambda: hpcml.Dataset.from_frame(data, tmp_path / "x.h5", features="title", labels="topics"), "the frame: column 'title'"
+    )
 
 
-def test_a_split_with_a_comma_in_its_name_is_that_split(tmp_path):
-    X, Y = matrices(8)
-    hpcml.Dataset.from_sparse(X, Y, tmp_path / "a.h5", splits={"a": [1], "b": [5, 3], "c": [0]}).file.close()
-    with h5py.File(tmp_path / "a.h5", "r+") as file:
-        file["splits/a,b"] = np.array([7], dtype=np.int64)
-    with hpcml.Dataset(tmp_path / "a.h5") as data:
-        assert data.split("a,b").tolist() == [7]
-        assert data.split("b, a").tolist() == data.split("b,a,b").tolist() == [1, 3, 5]
-        assert data.split("c,all").size == X.shape[0]
-        with pytest.raises(ConfigError, match="no split named 'd'; it has: a, a,b, b, c, all"):
-            data.split("c,d")
-
-
-def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch):
+def test_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)  # its import fails
     (tmp_path / "in").write_text("a,l\n1,x\n")
-    with pytest.raises(ConfigError, match=r"needs the package .*; install it: pip install 'hpcml\[tables\]'"):
-        make(tmp_path, "parquet", tmp_path / "in", labels=("l",))
+    check_refusal(lambda: make(tmp_path, "parquet", tmp_path / "in", labels=("l",)), "hpcml[tables]")
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "location"),
     [
-        ('a,l\n1,x\n2,"x"y\n', r"line 3: text behind the quotation mark that closes a value"),
-        ("a,l\n1,x\n1_0,y\n", r"line 3: column 'a': '1_0', but expected a number"),
-        ("a,l\n1,x\n\u0663,y\n", r"line 3: column 'a': .*, but expected a number"),
-        ('a,l\n1,x\n"-1.000,5",y\n', r"line 3: column 'a': '-1\.000,5', but expected a number; write a decimal point"),
-        ("a,l\n1,x\nNA,y\n", r"line 3: column 'a': 'NA', but expected a number; leave a missing value empty"),
-        ("sep=,\na,l\n1,x\n", r"line 1: 'sep=,', which only Excel reads; remove the line"),
-        ("sep=;\na;l\n1;x\n", r"line 1: 'sep=;', which only Excel reads; remove the line"),
-        ("a,l\n1,x\n2,y\rz\n", r"line 3: a carriage return without a line feed"),
-        ('a,l\n\n1,"x\n\ny"\n,z\n', r"line 6: column 'a': no number"),
+        ('a,l\n1,x\n2,"x"y\n', "line 3"),
+        ("a,l\n1,x\n1_0,y\n", "line 3: column 'a'"),
+        ("a,l\n1,x\n\u0663,y\n", "line 3: column 'a'"),
+        ('a,l\n1,x\n"-1.000,5",y\n', "line 3: column 'a'"),
+        ("a,l\n1,x\nNA,y\n", "line 3: column 'a'"),
+        ("a,l\n1,x\n,y\n", "line 3: column 'a'"),
+        ("sep=;\na;l\n1;x\n", "line 1"),
+        ("a;l\n1;x\n", "--delimiter ';'"),
+        ("a\tl\n1\tx\n", "convert tsv"),
+        ("a,l\n1,x\n2,y\rz\n", "line 3"),
+        ('a,l\n\n1,"x\n\ny"\n,z\n', "line 6: column 'a'"),
     ],
 )
-def test_rows_of_csv_that_are_refused(tmp_path, text, message):
+def test_bad_csv_is_refused_with_its_line(tmp_path, text, location):
     (tmp_path / "in").write_bytes(text.encode())
-    with pytest.raises(DataError, match=rf"in: {message}"):
-        make(tmp_path, "csv", tmp_path / "in", labels=("l",))
+    check_refusal(lambda: make(tmp_path, "csv", tmp_path / "in", labels=("l",)), "in: ", location)
 
 
-def test_a_quotation_mark_in_the_middle_of_a_value_is_a_character(tmp_path):
+@pytest.mark.parametrize(
+    ("options", "n_warnings"), [({}, 2), ({"split_column": "split"}, 1), ({"split_column": "split", "label_separator": ";"}, 0)]
+)
+def test_unused_split_column_and_separator_cause_warnings(tmp_path, capsys, options, n_warnings):
+    (tmp_path / "in").write_text("text,labels,split\nships and ports,sea; trade,train\nfields of corn,farm,train\n")
+    make(tmp_path, "csv", tmp_path / "in", told=True, text=("text",), labels=("labels",), **options)
+    assert capsys.readouterr().err.count("warning: ") == n_warnings
+
+
+def test_quotation_mark_inside_a_value(tmp_path):
     (tmp_path / "in").write_text('a,l\n1,5" disk\n2,"say ""so"""\n')
     assert label_sets(make(tmp_path, "csv", tmp_path / "in", labels=("l",))) == [['5" disk'], ['say "so"']]
 
 
-def test_an_array_by_columns(tmp_path):
+def test_column_major_array(tmp_path):
     X, _ = matrices(2)
     np.save(tmp_path / "X.npy", np.asfortranarray(X.toarray()))
     np.save(tmp_path / "y.npy", np.arange(X.shape[0]) % 2)

@@ -1,7 +1,7 @@
-"""`convert docstrings`: the docstrings of installed packages as documents."""
+"""Docstrings as a corpus."""
 
 from hpcml import mpi
-from hpcml.conversion.docstrings import docstrings_of, find_modules, first_of_each, modules_below
+from hpcml.conversion.docstrings import find_modules, flag_first_copies, list_modules, parse_docstrings
 
 CODE = b'''# -*- coding: latin-1 -*-
 """A module about \xe4 cats and dogs."""
@@ -34,9 +34,9 @@ x = "\\d"
 '''
 
 
-def test_reads_every_docstring_with_a_unique_name():
-    documents = list(docstrings_of("pets.cats", CODE))
-    assert [(document.name, document.text) for document in documents] == [
+def test_every_docstring_has_a_name_of_its_own():
+    found = list(parse_docstrings("pets.cats", CODE))
+    assert [(document.name, document.text) for document in found] == [
         ("pets.cats", "A module about ä cats and dogs."),
         ("pets.cats.Cat", "One cat with four warm feet."),
         ("pets.cats.Cat.feet", "How many feet there are now."),
@@ -45,32 +45,32 @@ def test_reads_every_docstring_with_a_unique_name():
         ("pets.cats.run.inner", "An inner function with words enough."),
         ("pets.cats.run#2", "Run, but only as a fallback."),
     ]
-    assert {document.module for document in documents} == {"pets.cats"}
+    assert {document.module for document in found} == {"pets.cats"}
 
 
-def test_skips_code_that_cannot_be_parsed(recwarn):
+def test_what_cannot_be_parsed_has_none(recwarn):
     for code in (b"print 'old'", b"\0", b"# coding: none-such\n", b"\xff", b"(" * 1000):
-        assert list(docstrings_of("m", code)) == []
-    assert list(docstrings_of("m", b"x = 1 is 1\n")) == []
+        assert list(parse_docstrings("m", code)) == []
+    assert list(parse_docstrings("m", b"x = 1 is 1\n")) == []
     assert not recwarn.list
 
 
-def test_finds_modules_of_a_folder(tmp_path):
+def test_modules_of_a_folder(tmp_path):
     for name in ("__init__.py", "a.py", "sub/__init__.py", "sub/b.py", "tests/c.py", "no-name/d.py", "e.txt", "plain/f.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("pass")
-    documents = sorted(modules_below(tmp_path, "top"))
-    assert [source.module for source in documents] == ["top", "top.a", "top.plain.f", "top.sub", "top.sub.b"]
-    assert all(source.size == 4 for source in documents)
+    found = sorted(list_modules(tmp_path, "top"))
+    assert [source.module for source in found] == ["top", "top.a", "top.plain.f", "top.sub", "top.sub.b"]
+    assert all(source.size == 4 for source in found)
 
 
-def test_finds_installed_modules_once_and_without_tests():
+def test_installed_modules_are_found_once_and_without_tests():
     modules = [source.module for source in find_modules()]
     assert modules == sorted(set(modules))
     assert {"ast", "email.message", "numpy", "scipy.sparse", "sklearn.linear_model", "h5py", "numba.core.types"} <= set(modules)
     assert not any({"tests", "test", "site-packages"} & set(module.split(".")) for module in modules)
 
 
-def test_keeps_the_first_of_equal_texts():
-    assert first_of_each(mpi.self_comm(), ["a", "b", "a", "\ud800", "b", "c"]) == [True, True, False, True, False, True]
-    assert first_of_each(mpi.self_comm(), []) == []
+def test_only_the_first_of_equal_texts_is_kept():
+    assert flag_first_copies(mpi.self_comm(), ["a", "b", "a", "\ud800", "b", "c"]) == [True, True, False, True, False, True]
+    assert flag_first_copies(mpi.self_comm(), []) == []

@@ -1,4 +1,4 @@
-"""Training and test rows."""
+"""Random and stratified splits."""
 
 import time
 
@@ -8,14 +8,14 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from support.converted import converted
+from support.converted import check_refusal, converted
 from support.make import dataset, random_data
 
 from hpcml import mpi
-from hpcml.conversion.split import drawn_test, split
+from hpcml.conversion.split import draw_test_rows, split
 from hpcml.data.dataset import DataFile
-from hpcml.data.stratify import assign, deal, divide
-from hpcml.errors import ConfigError, DataError
+from hpcml.data.stratify import assign, divide
+from hpcml.errors import ConfigError
 from hpcml.log import Log
 
 
@@ -33,7 +33,7 @@ def test_random_split_of_a_file_in_place(path):
         before = {name: file[name][:] for name in ("X/indptr", "X/indices", "X/data", "Y/indptr", "Y/indices", "row_ids")}
     run(path, seed=3)
     with DataFile(path) as data:
-        expected = drawn_test(3, 0.3, data.map("row_keys"))
+        expected = draw_test_rows(3, 0.3, data.map("row_keys"))
         assert data.split("test").tolist() == np.flatnonzero(expected).tolist()
         assert data.split("train").tolist() == np.flatnonzero(~expected).tolist()
         assert all((data.file[name][:] == values).all() for name, values in before.items())
@@ -42,7 +42,7 @@ def test_random_split_of_a_file_in_place(path):
 
 
 @pytest.mark.parametrize("stratified", [False, True])
-def test_rows_to_choose_thresholds_by(path, tmp_path, stratified):
+def test_validation_rows(path, tmp_path, stratified):
     run(path, tmp_path / "two.h5", stratified=stratified)
     run(path, tmp_path / "three.h5", stratified=stratified, valid_share=0.25)
     with DataFile(tmp_path / "two.h5") as two, DataFile(tmp_path / "three.h5") as three:
@@ -53,26 +53,20 @@ def test_rows_to_choose_thresholds_by(path, tmp_path, stratified):
 
 
 @pytest.mark.parametrize(
-    ("shares", "message"),
+    ("shares", "word"),
     [
-        ({"valid_share": 0.7}, "leave no training rows"),
+        ({"valid_share": 0.7}, "--valid-share 0.7"),
         ({"valid_share": 1.5}, "--valid-share 1.5"),
-        ({"valid_share": 1e-9}, "the split valid of 200"),
-        ({"test_share": 1e-6}, "the split test of 200 rows would be empty"),
+        ({"valid_share": 1e-9}, "split valid"),
+        ({"test_share": 1e-6}, "split test"),
+        *(({"test_share": share}, "--test-share") for share in (0, 1, -0.1, float("nan"))),
     ],
 )
-def test_shares_that_leave_a_split_empty(path, shares, message):
+def test_bad_shares_are_refused(path, shares, word):
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match=message):
-        run(path, **shares)
+    check_refusal(lambda: run(path, **shares), word)
     assert path.read_bytes() == before
     assert [entry.name for entry in path.parent.iterdir()] == ["data.h5"]
-
-
-def test_a_draw_belongs_to_the_row_not_to_the_call():
-    whole = drawn_test(1, 0.5, np.arange(100))
-    assert (drawn_test(1, 0.5, np.arange(40, 70)) == whole[40:70]).all()
-    assert (drawn_test(2, 0.5, np.arange(100)) != whole).any()
 
 
 def test_convert_makes_the_same_split(tmp_path):
@@ -105,17 +99,17 @@ def test_stratified_parts_keep_their_shares_to_one_row(rows, test_share, valid_s
 def test_long_tailed_labels_keep_the_share():
     rng = np.random.default_rng(0)
     chances = np.arange(1, 20001) ** -0.8
-    Y = np.sort(np.stack([rng.choice(20000, 5, replace=False, p=chances / chances.sum()) for _ in range(2000)]), axis=1)
+    Y = np.sort(np.stack([rng.choice(20000, 5, replace=False, p=chances / chances.sum()) for _ in range(1000)]), axis=1)
     indptr, keys = np.arange(0, Y.size + 1, 5), rng.integers(0, 2**63, len(Y)).astype(np.uint64)
-    for share in (0.1, 0.2, 0.3, 0.5):
+    for share in (0.1, 0.3):
         test = divide(20000, indptr, Y.ravel(), np.array([share, 1 - share]), keys, 0) == 0
         assert abs(test.sum() - share * len(Y)) <= 1
-        frequent = np.flatnonzero(np.bincount(Y.ravel(), minlength=20000) > 50)
+        frequent = np.flatnonzero(np.bincount(Y.ravel(), minlength=20000) > 40)
         shares = np.array([test[(label == Y).any(axis=1)].mean() for label in frequent])
-        assert np.abs(shares - share).max() < 0.06
+        assert np.abs(shares - share).max() < 0.08
 
 
-def test_labels_of_one_row_do_not_decide():
+def test_labels_of_one_row_do_not_matter():
     indptr = np.arange(0, 201, 2)
     indices = np.stack([np.zeros(100, int), np.arange(1, 101)], axis=1).ravel()  # `all`, and one of its own
     test = divide(101, indptr, indices, np.array([0.2, 0.8]), np.arange(100, dtype=np.uint64), 0) == 0
@@ -133,11 +127,6 @@ def test_parts_and_folds_do_not_divide_groups(rows, n_groups, seed):
     assert abs((part == 0).sum() - 0.3 * part.size) <= np.bincount(keys.astype(int)).max()
 
 
-def test_folds_without_rows_are_an_error():
-    with pytest.raises(ConfigError, match=r"--folds 3: 2 groups of rows leave a fold empty"):
-        deal(1, np.arange(9), np.zeros(8, int), 3, np.arange(8, dtype=np.uint64) % 2, np.arange(8, dtype=np.uint64) % 2)
-
-
 def test_parts_do_not_depend_on_the_order_of_rows():
     rng = np.random.default_rng(1)
     Y = sp.random(300, 40, 0.05, random_state=1, format="csr").astype(bool)
@@ -149,13 +138,6 @@ def test_parts_do_not_depend_on_the_order_of_rows():
     assert np.array_equal(part[order], other)
 
 
-def test_stratified_file(path):
-    run(path, test_share=0.25, stratified=True)
-    with DataFile(path) as data:
-        assert data.split("test").size == 50
-        assert sorted([*data.split("test"), *data.split("train")]) == list(range(200))
-
-
 def test_splits_are_replaced_only_with_force(path, tmp_path):
     run(path)
     for output in (None, tmp_path / "new.h5"):
@@ -163,14 +145,14 @@ def test_splits_are_replaced_only_with_force(path, tmp_path):
             run(path, output, seed=1)
     run(path, seed=1, force=True)
     with DataFile(path) as data:
-        assert data.split("test").tolist() == np.flatnonzero(drawn_test(1, 0.3, data.map("row_keys"))).tolist()
+        assert data.split("test").tolist() == np.flatnonzero(draw_test_rows(1, 0.3, data.map("row_keys"))).tolist()
 
 
-def test_bytes_do_not_depend_on_the_time(path, tmp_path):
+def test_bytes_do_not_depend_on_time(path, tmp_path):
     run(path, tmp_path / "first.h5")
     second = int(time.time())
     while int(time.time()) == second:  # HDF5's time stamps count seconds
-        pass
+        time.sleep(0.05)
     run(path, tmp_path / "second.h5")
     assert (tmp_path / "first.h5").read_bytes() == (tmp_path / "second.h5").read_bytes()
 
@@ -184,17 +166,3 @@ def test_output_is_replaced_only_with_force(path, tmp_path):
     with DataFile(tmp_path / "new.h5") as new, DataFile(path) as old:
         assert new.split_names() == ["test", "train"]
         assert old.split_names() == []
-
-
-@pytest.mark.parametrize("share", [0, 1, -0.1, 1.5, float("nan")])
-def test_bad_share(path, share):
-    with pytest.raises(ConfigError, match=r"--test-share .*: expected a number between 0 and 1"):
-        run(path, test_share=share)
-    with pytest.raises(ConfigError, match="--test-share"):
-        converted("docstrings", [], path, test_share=share)
-
-
-def test_not_a_dataset(tmp_path):
-    (tmp_path / "no.h5").write_text("text")
-    with pytest.raises(DataError, match=r"no\.h5: not an HDF5 file"):
-        run(tmp_path / "no.h5")

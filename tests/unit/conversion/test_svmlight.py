@@ -1,4 +1,4 @@
-"""Parsing svmlight: a round trip, what is legal, and the sentence for everything that is not."""
+"""svmlight: round trip, legal forms, labels and refusals."""
 
 import math
 
@@ -8,10 +8,9 @@ import pytest
 from anndata.io import read_elem
 from hypothesis import given
 from hypothesis import strategies as st
-from support.converted import converted, made, strings
+from support.converted import check_refusal, converted, made, strings
 
 from hpcml.data.svmlight import label_name, parse_slowly
-from hpcml.errors import DataError
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 rows = st.tuples(
@@ -48,33 +47,31 @@ def test_legal_oddities():
     assert found.width == 5
 
 
-BAD = {
-    "1 0:1": "index 0, but indices start at 1 (use --zero-based)",
-    "1 3:1 2:1": "index 2 after 3; sort the indices and remove duplicates",
-    "1 3:1 3:1": "index 3 after 3; sort the indices and remove duplicates",
-    "1 -3:1": "index -3, but indices are not negative",
-    "1 1:nan": "value nan of index 1, but expected a finite number that float32 can hold",
-    "1 1:-inf": "value -inf of index 1, but expected a finite number that float32 can hold",
-    "1 1:1e39": "value 1e39 of index 1, but expected a finite number that float32 can hold",
-    "1 1": "'1', but expected index:value",
-    "1 1:": "'1:', but expected index:value",
-    "1 x:1": "'x:1', but expected index:value",
-    "1 2:x": "'2:x', but expected index:value",
-    "1 1_0:1": "'1_0:1', but expected index:value",
-    "1 1:2:3": "'1:2:3', but expected index:value",
-    "1 qid:7 1:1": "'qid:7': query ids are not supported; remove them",
-    "spam 1:1": "label 'spam', but expected numbers separated by commas",
-    "1,,2 1:1": "label '', but expected numbers separated by commas",
-    "nan 1:1": "label 'nan', but expected numbers separated by commas",
-    "1 2147483648:1": "index 2147483648, but expected at most 2147483647",
-}
+BAD = [
+    "1 0:1",
+    "1 3:1 2:1",
+    "1 3:1 3:1",
+    "1 -3:1",
+    "1 1:nan",
+    "1 1:-inf",
+    "1 1:1e39",
+    "1 1",
+    "1 1:",
+    "1 x:1",
+    "1 2:x",
+    "1 1_0:1",
+    "1 1:2:3",
+    "1 qid:7 1:1",
+    "spam 1:1",
+    "1,,2 1:1",
+    "nan 1:1",
+    "1 2147483648:1",
+]
 
 
-@pytest.mark.parametrize("line", sorted(BAD))
-def test_bad_lines_are_named(tmp_path, line):
-    with pytest.raises(DataError, match=r"in\.svmlight: line 3: ") as caught:
-        make(tmp_path, f"1 +1:1\n\n{line}\n1 2:1\n", "in")
-    assert str(caught.value) == f"{tmp_path}/in.svmlight: line 3: {BAD[line]}"
+@pytest.mark.parametrize("line", BAD)
+def test_bad_line_is_refused_with_its_number(tmp_path, line):
+    check_refusal(lambda: make(tmp_path, f"1 +1:1\n\n{line}\n1 2:1\n", "in"), f"{tmp_path}/in.svmlight: line 3: ")
     assert [path.name for path in tmp_path.iterdir()] == ["in.svmlight"]
 
 
@@ -97,12 +94,17 @@ def test_binary_labels_are_one_column(tmp_path, negative):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "label"),
-    [("1.5 1:1\n2.7 1:1\n", 1, "1.5"), ("\n# nothing\n1 1:1\n2,-0.25 1:1\n", 4, "-0.25"), ("1:1\n1e-3\n", 2, "0.001")],
+    ("text", "words"),
+    [
+        ("1.5 1:1\n2 1:1\n", "line 1: label 1.5"),
+        ("\n# nothing\n1 1:1\n2,-0.25 1:1\n", "line 4: label -0.25"),
+        ("1:1\n 2:1\n", ""),
+        ("# none\n", ""),
+        ("", ""),
+    ],
 )
-def test_quantities_are_no_classes(tmp_path, text, line, label):
-    with pytest.raises(DataError, match=rf"in\.svmlight: line {line}: label {label}, but labels are whole numbers"):
-        make(tmp_path, text, "in")
+def test_fractions_and_files_without_labels_are_refused(tmp_path, text, words):
+    check_refusal(lambda: make(tmp_path, text, "in"), "in.svmlight: ", words)
     assert not (tmp_path / "in.h5").exists()
 
 
@@ -138,13 +140,6 @@ def test_like_keeps_width_and_labels(tmp_path):
     with h5py.File(path) as file:
         assert read_elem(file["X"]).toarray().tolist() == [[1, 0, 0], [0, 0, 0.5], [0, 1, 0]]
         assert read_elem(file["Y"]).toarray().tolist() == [[0, 0, 1], [0, 0, 0], [0, 0, 0]]
-    assert "left out: 2 values" in str(report)
-
-
-@pytest.mark.parametrize(("text", "said"), [("1:1\n 2:1\n", "no label"), ("# nothing\n\n", "no rows"), ("", "the file is empty")])
-def test_no_label_at_all(tmp_path, text, said):
-    with pytest.raises(DataError, match=rf"in\.svmlight: {said}"):
-        make(tmp_path, text, "in")
 
 
 @pytest.mark.parametrize(("label", "name"), [(3.0, "3"), (-0.0, "0"), (2.5, "2.5"), (1e300, "1e+300")])

@@ -1,4 +1,4 @@
-"""The corpus made by formula: against a slow twin, and against what it promises."""
+"""The synthetic corpus, against a slow twin and its expected frequencies."""
 
 import math
 from bisect import bisect
@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import norm
-from support.converted import converted
+from support.converted import check_refusal, converted
 
 from hpcml.conversion import synthetic_text as module
 from hpcml.conversion.synthetic_text import SyntheticText, zipf_shares
-from hpcml.errors import ConfigError
 from hpcml.rng import bits
 
 MASK = 2**64 - 1
-N = 20_000
+N = 8_000
 SIZES = {"features": ("500",), "labels": ("100",)}
 
 
@@ -91,7 +90,7 @@ def rows(corpus):
 
 def test_rows_of_a_slow_twin(corpus, rows):
     X, Y = rows
-    for row in range(200):
+    for row in range(60):
         values, labels = slow_row(corpus, row)
         assert X[row].indices.tolist() == list(values)
         assert X[row].data == pytest.approx(list(values.values()), rel=1e-6)
@@ -110,7 +109,7 @@ def test_rows_have_unit_length_and_ascending_features(rows):
     assert norm(X, axis=1)[np.diff(X.indptr) > 0] == pytest.approx(1, abs=1e-6)
 
 
-def test_words_and_labels_are_as_frequent_as_is_said(corpus, rows):
+def test_words_and_labels_have_their_expected_frequencies(corpus, rows):
     """Every feature and label: within 5.5 standard deviations of the expected number of rows (of 3,040 figures)."""
     X, Y = rows
     a, b, size = corpus.label_order
@@ -121,31 +120,7 @@ def test_words_and_labels_are_as_frequent_as_is_said(corpus, rows):
         assert (np.abs(found - N * share) < 5.5 * np.sqrt(N * share * (1 - share)) + 2).all()
 
 
-def test_no_label_is_rarer_than_is_said(corpus):
-    """The rates are those of the law, or the least one where that is more."""
-    law = module.TOP_RATE * ((0.5 + module.LABEL_SHIFT) / (np.arange(40) + 0.5 + module.LABEL_SHIFT)) ** module.LABEL_EXPONENT
-    least = -math.log(1 - 0.02) * (corpus.head < 40)
-    assert corpus.rates == pytest.approx(np.maximum(law, least), rel=0.01)  # shares are integrals over the law
-    assert corpus.rates.min() >= least
-    assert (corpus.rates[corpus.head :] == pytest.approx(least)) and (corpus.head == 40 or 10 < corpus.head < 30)
-
-
-def test_labels_bring_their_words(corpus, rows):
-    """A label's words are in more of its rows than of the others, and most of all where it is easy."""
-    X, Y = rows
-    X = X.tocsc()
-    a, b, size = corpus.label_order
-    more = []
-    for label in range(corpus.n_labels):
-        has = Y[:, (label * a + b) % size] > 0
-        word = X[:, corpus.columns(corpus.words[label, :1])[0]].toarray()[:, 0] > 0
-        more.append(word[has].mean() - word[~has].mean())
-    heard = (1 - corpus.silent) * corpus.chances[:, 0]
-    assert min(more) > 0.02
-    assert np.corrcoef(more, heard)[0, 1] > 0.8
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 100, 4096, 10**6])
+@pytest.mark.parametrize("size", [1, 2, 3, 4096])
 def test_columns_are_an_order_of_the_ranks(size):
     a, b, n = module._scattered(3, size, "x")
     assert n == size
@@ -164,36 +139,17 @@ def test_the_first_rows_of_a_larger_file(tmp_path):
         assert (small == large[: small.size]).all()
 
 
-def test_labels_have_as_many_rows_as_is_asked_for(tmp_path):
-    """The whole command: of 600 labels, none of which would have many rows, all have some 20; on few rows more often."""
-    path = tmp_path / "x.h5"
-    converted("synthetic", Path("text"), path, rows=2000, features=("3000",), labels=("600",), least_positives=20.0)
-    with h5py.File(path) as file:
-        counts = np.bincount(file["Y/indices"][:], minlength=600)
-    law = np.sort(SyntheticText(0, 3000, 600).rates)
-    rare = np.sort(counts)[: np.count_nonzero(2000 * law < 20)]
-    assert rare.size > 400 and rare.min() >= 4
-    assert rare.mean() == pytest.approx(20, abs=1)
-
-
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("options", "words"),
     [
-        ({}, "synthetic text needs --features"),
-        ({"features": ("3000",)}, "synthetic text needs --labels"),
-        ({"features": ("99",), "labels": ("2",)}, "--features 99: expected one whole number from 100 to 2147483647"),
-        ({"features": ("500", "6"), "labels": ("2",)}, "--features 500,6: expected one"),
-        ({"features": ("500",), "labels": ("a",)}, "--labels a: expected one whole number from 1 to"),
-        (SIZES | {"least_positives": 0.0}, "--least-positives 0.0: expected a number above 0 and below that of the rows, 9"),
-        (SIZES | {"least_positives": math.nan}, "--least-positives nan: expected a number above 0"),
-        (SIZES | {"least_positives": 9.0}, "--least-positives 9.0: expected a number above 0 and below that of the rows, 9"),
-        (SIZES | {"least_positives": 0.01}, "--least-positives 0.01: has no effect: the rarest label is expected in 0.1 rows"),
-        (SIZES | {"least_positives": 3.0}, "--least-positives 3.0: a row would have 40.5 labels on average, but may have 30"),
-        ({"labels": ("2",)}, "--labels 2: is for synthetic text, but this is circle"),
-        ({"least_positives": 2.0}, "--least-positives 2.0: is for synthetic text, but this is circle"),
+        ({}, "--features"),
+        ({"features": ("3000",)}, "--labels"),
+        ({"features": ("99",), "labels": ("2",)}, "--features 99"),
+        ({"features": ("500", "6"), "labels": ("2",)}, "--features 500,6"),
+        ({"features": ("500",), "labels": ("a",)}, "--labels a"),
+        *((SIZES | {"least_positives": value}, f"--least-positives {value}") for value in (0.0, math.nan, 9.0, 0.01, 3.0)),
     ],
 )
-def test_sizes_that_make_no_sense(tmp_path, options, reason):
-    with pytest.raises(ConfigError, match=reason):
-        converted("synthetic", Path("circle" if "circle" in reason else "text"), tmp_path / "x.h5", rows=9, **options)
+def test_bad_sizes_are_refused(tmp_path, options, words):
+    check_refusal(lambda: converted("synthetic", Path("text"), tmp_path / "x.h5", rows=9, **options), words)
     assert not list(tmp_path.iterdir())

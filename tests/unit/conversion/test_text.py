@@ -1,7 +1,6 @@
 """Words, pairs, weights and vocabularies, against scikit-learn and against a slow twin."""
 
 import json
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -11,14 +10,13 @@ from anndata.io import read_elem
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
-from support.converted import converted, made
+from support.converted import check_refusal, converted, made
 from support.oracles_text import slow_rows
 
-from hpcml import mpi
 from hpcml.conversion import merging as merging_module
 from hpcml.conversion import text as text_module
-from hpcml.conversion.vocabulary import PLAIN, Vocabulary, merge_terms
-from hpcml.errors import ConfigError, DataError
+from hpcml.conversion.vocabulary import PLAIN, Vocabulary
+from hpcml.errors import DataError
 
 DOCUMENTS = [
     {"title": "Cats and dogs", "text": "The cat sat, the dog ran. Über-cat x_y!", "labels": ["pets"], "split": "train"},
@@ -39,11 +37,11 @@ def features(file):
     return list(file["feature_names"].asstr()[:])
 
 
-@pytest.mark.parametrize("pairs", [False, True])
-@pytest.mark.parametrize("binary", [False, True])
-@pytest.mark.parametrize("min_df", [1, 2])
-@pytest.mark.parametrize("stop_words", [[], ["the", "and"]])
-@pytest.mark.parametrize("block_tokens", [1, 12, 1000])
+@pytest.mark.parametrize(
+    ("pairs", "binary", "min_df", "stop_words"),
+    [(False, False, 1, []), (True, False, 1, ["the", "and"]), (True, True, 2, []), (True, False, 2, ["the"])],
+)
+@pytest.mark.parametrize("block_tokens", [1, 12])
 def test_rows_are_as_defined(tmp_path, monkeypatch, pairs, binary, min_df, stop_words, block_tokens):
     monkeypatch.setattr(text_module, "BLOCK_TOKENS", block_tokens)
     monkeypatch.setattr(text_module, "RUN_WORDS", block_tokens)  # every block is a run, or some, or one is
@@ -81,7 +79,7 @@ def test_any_text(tmp_path_factory, texts, pairs, min_df):
     names, rows = slow_rows(documents, PLAIN, pairs, (), min_df)
     folder = tmp_path_factory.getbasetemp()
     if not names:
-        with pytest.raises(DataError, match="no word occurs"):
+        with pytest.raises(DataError, match="no word"):
             make(folder, documents, pairs=pairs, min_df=min_df)
         return
     _, file = make(folder, documents, pairs=pairs, min_df=min_df)
@@ -91,11 +89,11 @@ def test_any_text(tmp_path_factory, texts, pairs, min_df):
 
 
 def test_against_scikit_learn(data_dir, tmp_path):
-    """On 300 messages: the vocabulary is the same, the weights differ by float32 rounding."""
+    """On 100 messages: the vocabulary is the same, the weights differ by float32 rounding."""
     import lzma
 
     with lzma.open(data_dir / "20newsgroups.jsonl.xz", "rt", encoding="utf-8") as lines:
-        documents = [json.loads(line) for line, _ in zip(lines, range(300), strict=False)]
+        documents = [json.loads(line) for line, _ in zip(lines, range(100), strict=False)]
     _, file = make(tmp_path, documents)
     train = np.array([document["split"] == "train" for document in documents])
     if not train.any():
@@ -111,7 +109,7 @@ def test_against_scikit_learn(data_dir, tmp_path):
         assert abs(read_elem(file["X"]) - sp.diags(1 / norms) @ counts).max() < 1e-7
 
 
-def test_like_repeats_the_same_rows(tmp_path):
+def test_like_gives_the_same_rows(tmp_path):
     (tmp_path / "stop").write_text("and\n")
     _, whole = make(tmp_path, DOCUMENTS, "whole", pairs=True, stop_words=tmp_path / "stop")
     tests = [{**document, "labels": [*document["labels"], "new"], "split": ""} for document in DOCUMENTS[3:]]
@@ -127,42 +125,21 @@ def test_like_repeats_the_same_rows(tmp_path):
     assert report.unknown_entries == 2
 
 
-def test_like_allows_rows_without_labels(tmp_path):
-    make(tmp_path, DOCUMENTS, "whole")
-    report, file = make(tmp_path, [{"text": "cat"}], "test", like=tmp_path / "whole.h5")
-    with file:
-        assert read_elem(file["Y"]).shape == (1, 2)
-    assert report.nnz == 1
-
-
-@pytest.mark.parametrize("options", [{"pairs": True}, {"binary": True}, {"min_df": 2}, {"stop_words": Path("stop")}])
-def test_like_settles_the_other_options(tmp_path, options):
-    with pytest.raises(ConfigError, match="has no effect with --like"):
-        make(tmp_path, DOCUMENTS, like=tmp_path / "whole.h5", **options)
-
-
-def test_like_of_the_other_kind(tmp_path):
+def test_like_of_numbers_and_of_text(tmp_path):
     (tmp_path / "a.svm").write_text("1 1:1\n")
     converted("svmlight", tmp_path / "a.svm", tmp_path / "a.h5")
-    with pytest.raises(ConfigError, match=r"a\.h5: was made from numbers, not from text"):
-        make(tmp_path, DOCUMENTS, like=tmp_path / "a.h5")
+    check_refusal(lambda: make(tmp_path, DOCUMENTS, like=tmp_path / "a.h5"), "--like", "a.h5")
     make(tmp_path, DOCUMENTS, "whole")
-    with pytest.raises(ConfigError, match=r"whole\.h5: was made from text"):
-        converted("svmlight", tmp_path / "a.svm", tmp_path / "b.h5", like=tmp_path / "whole.h5")
+    check_refusal(
+        lambda: converted("svmlight", tmp_path / "a.svm", tmp_path / "b.h5", like=tmp_path / "whole.h5"), "--like", "whole.h5"
+    )
 
 
-def test_stop_words_are_cut_like_text(tmp_path):
+def test_stop_words_are_tokenised(tmp_path):
     (tmp_path / "stop").write_text("Don't\n\nÜBER\n", encoding="utf-8")
-    assert text_module.stop_words(tmp_path / "stop") == ["don", "t", "über"]
+    assert text_module.read_stop_words(tmp_path / "stop") == ["don", "t", "über"]
     (tmp_path / "stop").write_bytes(b"a\n\xff\n")
-    with pytest.raises(DataError, match=r"stop: byte 3 is not UTF-8"):
-        make(tmp_path, DOCUMENTS, stop_words=tmp_path / "stop")
-
-
-def test_min_df_too_high(tmp_path):
-    with pytest.raises(DataError, match="no word occurs in 4 of the 3 training rows; lower --min-df"):
-        make(tmp_path, DOCUMENTS, min_df=4)
-    assert not (tmp_path / "data.h5").exists()
+    check_refusal(lambda: make(tmp_path, DOCUMENTS, stop_words=tmp_path / "stop"), "stop: byte 3")
 
 
 @given(st.sets(st.tuples(st.text("ab1é", min_size=1, max_size=3), st.text("ab1é", max_size=3)), min_size=1))
@@ -173,9 +150,3 @@ def test_key_order_is_code_point_order(pairs):
     keys = np.array(sorted(number[a] * width + (number[b] + 1 if b else 0) for a, b in pairs))
     vocabulary = Vocabulary(words, keys)
     assert vocabulary[: len(vocabulary)] == sorted(f"{a} {b}" if b else a for a, b in pairs)
-
-
-def test_merging_on_one_rank():
-    comm = mpi.self_comm()
-    assert merge_terms(comm, ["b", "é", "a", "Z"]) == ["Z", "a", "b", "é"]
-    assert merge_terms(comm, []) == []

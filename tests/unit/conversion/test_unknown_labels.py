@@ -1,4 +1,4 @@
-"""Labels that the --like file lacks: kept by name whatever the source is, beside the labels and never among them."""
+"""Labels missing from the --like file: every source stores them by name, separately from the labels."""
 
 import json
 
@@ -23,7 +23,7 @@ KNOWN = [["a"], ["b"], ["a", "b"], ["b"], []]
 
 
 def rows_of(path):
-    """The label sets of the rows, and those of labels that are not known."""
+    """Return the known and the unknown labels of each row."""
     with h5py.File(path) as file:
         assert all(file[name].attrs["encoding-type"] == "csr_matrix" for name in ("Y", "unknown_labels") if name in file)
     return label_sets(path), label_sets(path, "unknown_labels", "unknown_label_names")
@@ -59,7 +59,7 @@ def table(folder, stem, sets):
 
 
 def matrix(folder, stem, sets):
-    """A matrix whose names have one more that no row has."""
+    """A label matrix with one label without rows."""
     names = sorted({label for labels in sets for label in labels} | {"nobody"})
     Y = np.array([[name in labels for name in names] for labels in sets], dtype=np.float32)
     np.savez(folder / f"{stem}.npz", X=np.ones((len(sets), 2)), Y=Y, label_names=np.array(names))
@@ -88,10 +88,10 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_source_keeps_them(tmp_path, source):
+def test_every_source_stores_unknown_labels(tmp_path, source):
     make = SOURCES[source]
     like = make(tmp_path, "like", KNOWN)
-    assert rows_of(like) == (KNOWN, None)  # such a file has the bytes that it had
+    assert rows_of(like) == (KNOWN, None)
     found, unknown = rows_of(make(tmp_path, "kept", SETS, like=like))
     assert found == [["b"], ["a"], ["b"], [], []]
     assert unknown == [["x"], [], ["x", "y"], [], ["y"]]
@@ -102,7 +102,7 @@ def test_every_source_keeps_them(tmp_path, source):
     assert (found, unknown) == ([["b", "x"], ["z"], ["b", "x", "y"], [], ["y"]], None)
 
 
-def test_rows_have_both_kinds_in_order(tmp_path):
+def test_rows_with_known_and_unknown_labels(tmp_path):
     rng = np.random.default_rng(0)
     sets = [[name for name in "abcdefgh" if rng.random() < 0.4] for _ in range(50)]
     like = from_sparse(tmp_path, "like", [list("aceg")] * 2)
@@ -116,19 +116,19 @@ def test_rows_have_both_kinds_in_order(tmp_path):
 
 
 DAMAGE = {
-    "unknown_label_names has 1 names, but expected 2": replace("unknown_label_names", lambda _: ["x"]),
+    "unknown_label_names": replace("unknown_label_names", lambda _: ["x"]),
     "unknown_label_names is missing": remove("unknown_label_names"),
     "damaged dataset": remove("unknown_labels"),
-    "unknown_labels/indptr has 3 entries, but expected 6": replace("unknown_labels/indptr", lambda _: np.zeros(3, dtype=np.int64)),
-    "row 0: 7 is not one of the columns 0 to 1": entry("unknown_labels/indices", 0, 7),
-    "indptr: row 1: falls from": entry("unknown_labels/indptr", 2, 0),
-    "has the name of a known label": entry("unknown_label_names", 0, "a"),
-    "unknown_labels and X have different numbers of rows": attributes({"shape": np.array([9, 2])}, "unknown_labels"),
+    "unknown_labels/indptr": replace("unknown_labels/indptr", lambda _: np.zeros(3, dtype=np.int64)),
+    "row 0": entry("unknown_labels/indices", 0, 7),
+    "row 1": entry("unknown_labels/indptr", 2, 0),
+    "name of another label": entry("unknown_label_names", 0, "a"),
+    "unknown_labels": attributes({"shape": np.array([9, 2])}, "unknown_labels"),
 }
 
 
 @pytest.mark.parametrize("words", DAMAGE)
-def test_damage_is_found(tmp_path, words):
+def test_damage_is_refused(tmp_path, words):
     path = from_sparse(tmp_path, "rows", SETS, like=from_sparse(tmp_path, "like", KNOWN))
     assert info(SELF, path, [1]).n_unknown == 2
     edit(path, DAMAGE[words])

@@ -65,8 +65,8 @@ def test_nearest_name_can_be_pasted(tmp_path, name, nearest):
     (tmp_path / "in.csv").write_text(TABLE)
     with pytest.raises(ConfigError) as caught:
         hpcml.convert("csv", tmp_path / "in.csv", tmp_path / "out.h5", labels=[name], features=["x"])
-    text = shlex.split(str(caught.value))[-1]
-    assert options_on_command_line(f"--labels {shlex.quote(text)}").labels == (nearest,)
+    option, text = shlex.split(str(caught.value).rpartition("Write ")[2])
+    assert option == "--labels" and options_on_command_line(f"--labels {shlex.quote(text)}").labels == (nearest,)
 
 
 def test_prefers_the_column_with_the_same_blanks(tmp_path):

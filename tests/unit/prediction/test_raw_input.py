@@ -170,7 +170,7 @@ def test_advice_names_what_predict_and_convert_have(tmp_path):
     run = hpcml.train("dual", tmp_path / "train.h5", tmp_path / "run")
     new, advice = tmp_path / "new.csv", "use hpcml convert --like with --missing"
     for text, reason in {
-        "a,b\n1,\n": f"line 2: column 'b': no number, but every row needs one; fill it in, or {advice}-as-zero",
+        "a,b\n1,\n": f"line 2: column 'b': missing number; fill it in, or {advice}-as-zero",
         "a\n1\n": f"no column 'b', a feature of the model; add it, or {advice}-columns-as-zero",
         "a,b\n1,x\n": "line 2: column 'b': 'x', but expected a number; the column is a feature of the model",
     }.items():
@@ -179,7 +179,7 @@ def test_advice_names_what_predict_and_convert_have(tmp_path):
             hpcml.predict(run.model, new, tmp_path / "out.csv")
         assert str(error.value) == f"{new}: {reason}"
     pd.DataFrame({"a": [1.0], "b": ["x"]}).to_parquet(tmp_path / "new.parquet")
-    with pytest.raises(DataError, match=r"holds \S*string, but expected numbers; the column is a feature of the model$"):
+    with pytest.raises(DataError, match=r"contains \S*string, but expected numbers; the column is a feature of the model$"):
         hpcml.predict(run.model, tmp_path / "new.parquet", tmp_path / "out.csv")
 
 
@@ -202,12 +202,12 @@ def test_tables_of_numbers(tmp_path):
     with pytest.raises(DataError, match="no column 'c d', a feature of the model"):
         loaded.predict(frame[["a", "b", "e"]])
     frame.loc[3, "b"] = np.nan
-    with pytest.raises(DataError, match=r"the frame: row 3: column 'b': no number"):
+    with pytest.raises(DataError, match=r"the frame: row 3: column 'b': missing number"):
         loaded.predict(frame)
-    with pytest.raises(ConfigError, match="was not trained on texts"):
+    with pytest.raises(ConfigError, match="was not trained on text"):
         loaded.predict(["a text"])
     (tmp_path / "new.jsonl").write_text('{"text": "a"}\n')
-    with pytest.raises(ConfigError, match="was not trained on texts"):
+    with pytest.raises(ConfigError, match="was not trained on text"):
         hpcml.predict(run, tmp_path / "new.jsonl", tmp_path / "out.csv")
 
 
