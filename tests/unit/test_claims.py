@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcml import ElasticNetClassifier
-from hpcml.methods.elastic_net.judge import MAX_GAP
+from hpcml.methods.elastic_net.certifier import MAX_GAP
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 
 TOP = Path(__file__).parents[2]

@@ -95,7 +95,7 @@ def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
     ("method", "error", "said"),
     [
         ("dual", DataError, "rank 0 ran out of memory while making room for the features"),
-        ("probe", ConfigError, "memory is too short: beside .* even with its rows on the disk"),
+        ("probe", ConfigError, "not enough memory: .* with its rows on disk"),
     ],
 )
 def test_more_features_than_memory_is_one_sentence(tmp_path, method, error, said):

@@ -58,7 +58,7 @@ def test_the_table_is_that_of_models_thinned_by_hand(files, tmp_path):
     assert emptied.startswith("below 100: warning: ")
 
 
-def test_labels_that_keep_no_weight_are_told(files):
+def test_reports_labels_without_weights(files):
     text = str(run(files, [0.4, 100]))
     assert "below 0.4: warning" not in text  # the label without weights has had none before
     assert "below 100: warning: labels that keep no weight, and give every row the same score: 4 of 5" in text
