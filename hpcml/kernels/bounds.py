@@ -49,6 +49,5 @@ def measure_columns(indptr, indices, data, heavy, counts, largest):
 
 @njit
 def add_rare(x, blocks, weights, out):
-    """out[blocks[p]] += x weights[p]."""
     for p in range(blocks.size):
         out[np.uint64(blocks[p])] += x * np.float32(weights[p])

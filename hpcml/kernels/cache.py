@@ -93,7 +93,6 @@ class CompiledOnce(FunctionCache):
 
 
 def remove_unused() -> None:
-    """Remove folders of compiled kernels that no process has read for UNUSED_DAYS."""
     oldest = time.time() - UNUSED_DAYS * 86400
     for other in Path(config.CACHE_DIR).glob("numba-*/*"):
         with contextlib.suppress(OSError):

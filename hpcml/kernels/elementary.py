@@ -153,7 +153,6 @@ def _split(x):
 
 @njit(forceinline=True)
 def _as_float(k):
-    """An integer as a float; |k| < 2^51."""
     return _number(k + _MAGIC_BITS) - _MAGIC
 
 
@@ -234,7 +233,6 @@ def sigmoid(x):
 
 @njit(forceinline=True)
 def softplus(x):
-    """log(1 + exp(x))."""
     return (x if x > 0.0 else 0.0) + log1p(exp(-abs(x))) if x == x else x
 
 
@@ -308,7 +306,6 @@ def erf(x):
 
 @njit(forceinline=True)
 def erfc(x):
-    """1 − erf(x)."""
     size = abs(x)
     small = size < _TAIL_FROM
     part, lack_part = _odd_part(x if small else 0.0)

@@ -47,8 +47,6 @@ class Index(NamedTuple):
 
 
 class RowBatch(NamedTuple):
-    """Arrays for the rows of a batch."""
-
     values: Arrays  # columns, values and factors of one row
     rare: np.ndarray  # (n, blocks) sums of rare columns
     units: np.ndarray  # (n) unit of the table's sums; 0: the row has no bounds
@@ -131,7 +129,6 @@ def _sum_searched(indices, weights, values):
 
 @njit
 def _score(label, W, bias, values, marks, room):
-    """Score of one label, with the bits of `score_inverted`."""
     begin, end = np.uint64(W[0][label]), np.uint64(W[0][label + 1])
     indices, weights = W[1][begin:end], W[2][begin:end]
     if indices.size > SEARCH * values[0].size:
@@ -169,7 +166,6 @@ def _add_rare_columns(values, rare, out):
 
 @njit
 def _score_heavy(values, index, bias, scores, sigmoids, best):
-    """Score the heavy labels and insert them into a row's heap."""
     (columns, x, factors), (begins, lanes, weights), labels = values, index.by_column, index.heavy
     scores[:] = 0.0
     for k in range(columns.size):
@@ -207,7 +203,6 @@ def _divide(values, gap, index, lines, numbers):
 
 @njit
 def _below(value):
-    """A float32 that is at most a value."""
     return np.float32(value - abs(value) * 2.0**-22 - 1e-30)
 
 

@@ -17,7 +17,6 @@ _NEAR = 1 << 12  # features per block, to stay in the caches
 
 @njit
 def _expand_row(w, columns, factors, out):
-    """out[j] = w[columns[j]] factors[j]."""
     for j in range(columns.size):
         out[j] = np.float64(w[np.uint64(columns[j])]) * np.float64(factors[j])
 
@@ -34,7 +33,6 @@ def expand_weights(W, labels, columns, factors, Wt):
 
 @njit
 def _add_scaled(x, w, out):
-    """out[l] += x w[l]."""
     for lane in range(out.size):
         out[lane] += x * w[lane]
 

@@ -42,7 +42,6 @@ FIVES_LOW = np.array([power & (2**64 - 1) for power in _POWERS], dtype=np.uint64
 
 @njit
 def _product(a, b):
-    """(high, low): the 128 bits of a · b."""
     a1, a0, b1, b0 = a >> _32, a & _LOW, b >> _32, b & _LOW
     middle = a1 * b0 + (a0 * b0 >> _32)
     other = a0 * b1 + (middle & _LOW)
@@ -197,7 +196,6 @@ def _ends_token(byte):
 
 @njit
 def _line_end(text, at):
-    """Position behind the newline of the line at `at`."""
     while text[np.uint64(at)] != NEWLINE:
         at += 1
     return at + 1

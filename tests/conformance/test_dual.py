@@ -45,7 +45,7 @@ def test_takes_the_steps_of_the_reference(name, loss, monkeypatch):
     monkeypatch.setattr(newton, "PASSES_PER_ITERATION", 10**9)  # no Newton's method
     X, Y = DATA[name]()
     seen = []
-    for number, (weight, lam) in enumerate(itertools.product(WEIGHTS, ("X/m", "0.003"))):
+    for number, (weight, lam) in enumerate([("1", "X/m"), ("3.5", "0.003"), (BALANCED, "X/m"), ("1", "0.003")]):
         options = asked(loss=loss, lam=lam, positive_weight=weight, precision="double", bias=number % 2 == 0, seed=number)
         options = replace(options, dual_tol=0.01 if number == 2 else 0.1, max_steps=60)
         risk = risk_of(X, Y, options)
@@ -64,7 +64,7 @@ def test_takes_the_steps_of_the_reference(name, loss, monkeypatch):
             assert same or name in TIED, (number, label, ours.steps, theirs.steps, ours.f, theirs.f)
             assert abs(ours.f - theirs.f) <= ours.gap * ours.f + theirs.gap * theirs.f + 1e-12
             seen.append(same)
-    assert len(seen) >= 6 * min(2, Y.shape[1])
+    assert len(seen) >= 4 * min(2, Y.shape[1])
     assert np.mean(seen) > (0.7 if name in TIED else 0.99)
 
 
@@ -232,7 +232,7 @@ def test_label_does_not_depend_on_labels_in_its_panel(seed):
 @pytest.mark.parametrize(
     "options",
     [
-        *(asked(), asked(precision="double"), asked("logistic"), asked("logistic", max_gap=1e-6)),
+        asked(),
         asked("logistic", bias=True, lam="0.001", positive_weight=BALANCED, precision="double"),
     ],
 )

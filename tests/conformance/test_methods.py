@@ -77,14 +77,6 @@ def scores(model, data, path):
 # what all can
 
 
-@every_way
-def test_input_is_untouched_and_seeds_do_not_matter(data, tmp_path, method, way):
-    before, options = hashlib.sha256(data.read_bytes()).hexdigest(), options_of(method, way)
-    first = train(method, None, data, tmp_path / "a", options).model.read_bytes()
-    assert train(method, None, data, tmp_path / "b", options).model.read_bytes() == first
-    assert hashlib.sha256(data.read_bytes()).hexdigest() == before
-
-
 @every
 def test_evaluation_and_prediction_have_the_same_scores(data, tmp_path, method):
     model = train(method, None, data, tmp_path / "run", options_of(method)).model
@@ -183,7 +175,7 @@ def test_reported_f_is_the_objective_of_the_saved_model_over_all_rows(data, tmp_
 
 @having("labels_per_pass")
 def test_block_does_not_change_the_model(data, tmp_path, method):
-    models = [train(method, None, data, tmp_path / str(b), {"labels_per_pass": b}).model.read_bytes() for b in (1, 2, 5, 40)]
+    models = [train(method, None, data, tmp_path / str(b), {"labels_per_pass": b}).model.read_bytes() for b in (1, 5)]
     assert len(set(models)) == 1
 
 
@@ -338,18 +330,19 @@ def test_rejects_options_of_other_methods(data, tmp_path, method, option):
 
 @every_way
 def test_interrupted_runs_end_with_the_same_bits_and_history(data, tmp_path, short_slices, method, way):
-    options, stops, looks = options_of(method, way), 0, 1
+    options, stops, looks, before = options_of(method, way), 0, 1, hashlib.sha256(data.read_bytes()).hexdigest()
     whole, model = train(method, None, data, tmp_path / "whole", options).model, None
     while model is None:
         try:
             again = {"resume": stops > 0, "signals": AtLook(looks)}
             model = train(method, None, data, tmp_path / "run", options, **again).model
         except Interrupted:
-            stops, looks = stops + 1, 2 * looks
+            stops, looks = stops + 1, 3 * looks
     assert (stops > 1) == ("pause" in METHODS[method].supports)
     assert model.read_bytes() == whole.read_bytes()
     assert history(tmp_path / "run") == history(tmp_path / "whole")
     assert not (tmp_path / "run" / "checkpoint").exists()
+    assert hashlib.sha256(data.read_bytes()).hexdigest() == before
 
 
 @pausing_of_each_kind

@@ -57,7 +57,7 @@ def stopped_often(comm, method, data, run, options, alone):
             pass
         if comm.bcast((run / "model.h5").exists()):
             return stops
-        stops, looks = stops + 1, 1 + 3 * looks
+        stops, looks = stops + 1, 1 + 5 * looks
 
 
 @pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself

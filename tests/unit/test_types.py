@@ -241,8 +241,8 @@ def test_python_shows_the_options_of_all_methods():
     assert (parameters["lam"].default, parameters["lam"].annotation) == (..., "str | float")  # one of elastic-net's own
     assert parameters["label"].annotation == "str | Iterable[str] | None"
     text = " ".join(inspect.getdoc(hpcml.train).split())
-    assert "dual_tol Of dual: Stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows." in text
-    assert "bias Of probe, dual, svmperf, liblinear: Add a constant feature 1" in text
+    assert "dual_tol Of dual: Stopping tolerance for the range of the projected gradients, as in LIBLINEAR" in text
+    assert "bias Of probe, dual, svmperf, liblinear: Fit an intercept" in text
     assert inspect.signature(hpcml.tune).parameters["folds"].default == 5
     assert "folds Parts of the training rows, at least 3; " in " ".join(inspect.getdoc(hpcml.tune).split())
 

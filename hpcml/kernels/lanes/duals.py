@@ -25,7 +25,6 @@ def support(alpha, width, lanes, active):
 
 @by_width()
 def _dual(lanes, u, at, cost, out):
-    """out[at] = C σ(u[at])."""
     alpha = lanes.builder.fmul(lanes.splat(cost), sigmoid(lanes, lanes.widened(u.lanes(at)))[0])
     out.put(at, lanes.of(out.element).widened(alpha))
 

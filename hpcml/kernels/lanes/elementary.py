@@ -23,7 +23,6 @@ LOG2_LOW = {SINGLE: -2.12194440054690583e-4, DOUBLE: elementary.LOG2_LOW}
 
 
 def _polynomial(lanes: Lanes, x: ir.Value, coefficients: list[float]) -> ir.Value:
-    """Horner's rule, highest power first."""
     total = lanes.constant(coefficients[0])
     for c in coefficients[1:]:
         total = lanes.fma(total, x, lanes.constant(c))
@@ -54,7 +53,6 @@ def sigmoid(lanes: Lanes, u: ir.Value) -> tuple[ir.Value, ir.Value]:
 
 
 def softplus(lanes: Lanes, u: ir.Value) -> ir.Value:
-    """log(1 + exp(u))."""
     builder, zero, one = lanes.builder, lanes.constant(0.0), lanes.constant(1.0)
     t = exp(lanes, builder.fneg(lanes.call("fabs", u)))
     # log(1 + t) = 2 artanh(t / (2 + t)) or log 2 + 2 artanh((t − 1) / (t + 3)): the form with the smaller argument

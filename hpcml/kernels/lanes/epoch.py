@@ -67,7 +67,6 @@ class Row:
         return self.builder.select(self.is_positive, self.rule(positive), self.rule(negative))
 
     def extreme(self, row: int, values: ir.Value) -> None:
-        """Update the largest or smallest gradient."""
         position = I64(row * self.lanes.count)
         pick = self.lanes.larger if row == MAXIMUM else self.lanes.smaller
         self.gradients.put(position, pick(self.gradients.lanes(position), values))

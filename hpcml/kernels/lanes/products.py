@@ -72,7 +72,6 @@ def _add(lanes, values, span, slopes, at, g, line, rounded=lambda index, addend:
 
 @by_width(of=4)
 def add_line(lanes, values, span, slopes, at, g, line):
-    """`_add` without rounding."""
     _add(lanes, values, span, slopes, at, g, line)
 
 

@@ -33,7 +33,6 @@ class Lanes:
         return ir.Constant(self.vector, [value] * self.count)
 
     def scalar(self, value: ir.Value) -> ir.Value:
-        """Convert a float to `element`."""
         if value.type == self.element:
             return value
         return (self.builder.fptrunc if value.type == DOUBLE else self.builder.fpext)(value, self.element)
@@ -44,7 +43,6 @@ class Lanes:
         return self.builder.shuffle_vector(single, undefined, ir.Constant(ir.VectorType(I32, self.count), [0] * self.count))
 
     def widened(self, vector: ir.Value) -> ir.Value:
-        """Convert lanes of another type to `element`."""
         if vector.type.element == self.element:
             return vector
         return (self.builder.fptrunc if vector.type.element == DOUBLE else self.builder.fpext)(vector, self.vector)
@@ -75,7 +73,6 @@ class Lanes:
         return self.builder.zext(self.builder.bitcast(flags, self.bits), I64)
 
     def any(self, flags: ir.Value) -> ir.Value:
-        """Return whether any lane of a mask is set."""
         return self.builder.icmp_unsigned("!=", self.builder.bitcast(flags, self.bits), ir.Constant(self.bits, 0))
 
     def signed(self, is_positive: ir.Value, value: ir.Value) -> ir.Value:
@@ -129,11 +126,9 @@ class Array:
         return 4 if self.element == SINGLE else 8
 
     def lanes(self, position: ir.Value) -> ir.Value:
-        """Load as many consecutive elements as there are lanes."""
         return self.builder.load(self.at(position), align=self._align, typ=ir.VectorType(self.element, self.count))
 
     def put(self, position: ir.Value, vector: ir.Value) -> None:
-        """Store as many consecutive elements as there are lanes."""
         self.builder.store(vector, self.at(position), align=self._align)
 
     def prefetch(self, position: ir.Value, near: int) -> None:

@@ -63,7 +63,6 @@ class Newton:
             kernels.scores(csr, w, z[part])
 
     def _objective(self, w: np.ndarray, step: float, width: float) -> float:
-        """Return f / λ at weights w with scores z + step · along."""
         total = np.zeros(1)
         for part in self.panel.stop.slices(self.panel.rows.parts):
             total += kernels.losses(self.z[part], self.along[part], step, self.costs[part], self.loss, width)

@@ -61,8 +61,6 @@ class State:
 
 @dataclass
 class Training:
-    """State of a label in training."""
-
     label: int  # index in the run
     number: int  # number in the data
     tolerance: float

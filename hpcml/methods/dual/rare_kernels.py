@@ -85,7 +85,6 @@ def _passes(csr, rows, norms, state, bits, rules, tolerance, key, steps):
 
 @njit
 def _clear(csr, rows, w):
-    """Set the weights of all columns of these rows to 0."""
     indptr, indices, _ = csr
     n = 0
     for i in rows:
@@ -125,7 +124,6 @@ def _combine(csr, rows, norms, duals, positive, v, columns):
 
 @njit
 def _distinct(columns):
-    """Sort `columns`, move its distinct values to the front, and return their number."""
     columns.sort()
     n = 1
     for k in range(1, columns.size):
@@ -173,9 +171,7 @@ def start_bounds(index, weights, n_frequent, any_sign, line, lanes, lane):
 
 @njit
 def merge_rows(added, label, candidates):
-    """Merge ascending rows `found` with the working set of `label` (rows, duals, positives) into `seen` (rows, duals, positive);
-    return their number.
-    """
+    """Merge ascending rows `added` with the working set of `label` (rows, duals, positives); return the number of `candidates`."""
     (working, alpha, positives), (rows, duals, positive) = label, candidates
     a, b, c, n = 0, 0, 0, 0
     while a < added.size or b < working.size:

@@ -2,7 +2,7 @@
 
 `DualFitter` trains many labels at many λ and weights of positive rows on the same rows, to compare settings. A panel goes from the
 default λ down to the smallest and keeps its duals, which stay feasible as C grows. A second chain goes from the largest λ to the
-last one above the default, so the default has the same bits whatever it is compared with. The first λ of a chain starts from the
+last one above the default, so the default has the same bits for any set of settings. The first λ of a chain starts from the
 common start (`dual`) and sweeps over all rows. Each λ then sweeps over its support vectors and once over all rows, repeatedly,
 until the projected gradients are within the tolerance of training. Slow settings (dense rows, small λ) stop after ROUNDS.
 docs/notebook.md compares the average precision of these weights with that of solutions.

@@ -32,7 +32,6 @@ class Duals(NamedTuple):
 
 @njit
 def squares_of(rows, squares):
-    """squares[i] = ‖x_i‖²."""
     for i in range(squares.size):
         total = 0.0
         for k in range(rows.indptr[i], rows.indptr[i + 1]):
@@ -61,7 +60,6 @@ def _score(indices, values, v, l1):
 
 @njit
 def _add(indices, values, by, v):
-    """v += by · x."""
     for k in range(indices.size):
         v[np.uint32(indices[k])] += by * values[k]
 

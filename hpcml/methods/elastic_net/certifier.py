@@ -125,8 +125,8 @@ class ElasticRisk(Risk):
 
 
 def history_line(step: tuple[float, ...]) -> str:
-    number, f, bound, rows, found, weights, seconds = step
-    return f"{number:.0f},{f:.17g},{bound:.17g},{rows:.0f},{found:.0f},{weights:.0f},{seconds:.3f}"
+    number, f, bound, rows, n_violating, weights, seconds = step
+    return f"{number:.0f},{f:.17g},{bound:.17g},{rows:.0f},{n_violating:.0f},{weights:.0f},{seconds:.3f}"
 
 
 class LabelState:
@@ -152,7 +152,7 @@ def local_matrix(n_columns: int, size: int) -> Vectors:
 
 
 class Certificate(NamedTuple):
-    found: np.ndarray  # unused columns whose gradient exceeds Λ₁, largest excess first
+    violating: np.ndarray  # unused columns whose gradient exceeds Λ₁, largest excess first
     beyond: float  # largest excess
     f: float  # times m
     gap: float  # relative

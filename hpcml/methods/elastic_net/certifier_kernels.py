@@ -15,8 +15,6 @@ from hpcml.losses import logistic, squared
 
 
 class Vectors(NamedTuple):
-    """Sparse vectors in CSR or CSC form."""
-
     indptr: np.ndarray
     indices: np.ndarray
     values: np.ndarray
@@ -37,7 +35,6 @@ class Strengths(NamedTuple):
 
 @njit
 def soft_threshold(x, by):
-    """Return x moved towards 0 by at most `by`, without a branch."""
     return x - min(max(x, -by), by)
 
 
@@ -58,7 +55,6 @@ def conjugate_at(z, y, is_squared, scale):
 
 @njit
 def values_at(z, n_positive, is_squared, values):
-    """values[s] = ℓ at score z[s]; the first n_positive rows have the label."""
     for s in range(z.size):
         values[s] = loss_at(z[s], 1.0 if s < n_positive else -1.0, is_squared)[0]
 
@@ -78,7 +74,6 @@ def _conjugates_at(z, n_positive, is_squared, scale, values):
 
 @njit
 def column_totals(columns, totals):
-    """totals[j] = Σ_i x_ij, in the order of the rows."""
     for j in range(totals.size):
         total = 0.0
         for k in range(columns.indptr[j], columns.indptr[j + 1]):

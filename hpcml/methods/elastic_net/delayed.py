@@ -73,7 +73,6 @@ class DelayedPanel:
         return eta * np.square(1.0 - (self.n_passes + steps / steps.size) / self.options.passes)
 
     def run_pass(self) -> None:
-        """Make one pass over the rows. Raises Stopped."""
         rows, options, seconds = self.risk.rows, self.options, self.stop.seconds
         keys = rng.bits(options.seed, f"order of rows, pass {self.n_passes}", np.arange(rows.n_local))
         order = np.argsort(keys, kind="stable")

@@ -72,7 +72,6 @@ def prefetch_weights(rows, i, w):
 
 @njit
 def tables(rates, l2, truncated):
-    """Fill in Φ and B of these rates."""
     etas, phi, beta = rates
     phi[0], beta[0] = 1.0, 0.0
     for t in range(etas.size):

@@ -187,14 +187,14 @@ class NewtonSolver(Solver):
                 for step in range(1, self.max_steps + 1):
                     certificate = certifier.evaluate(label)
                     visited, f, gap = visited + certificate.visited, certificate.f / certifier.n_rows, certificate.gap
-                    counts = certificate.visited, certificate.found.size, label.w.size
+                    counts = certificate.visited, certificate.violating.size, label.w.size
                     history.append((step, f, (1 - gap) * f, *counts, stop.seconds))
                     stalled = newton and certificate.f >= best * (1 - STALL_RATIO * min(certifier.max_gap, MAX_GAP))
                     best = certificate.f
                     if gap <= certifier.max_gap or step == self.max_steps or stalled:
                         break
                     newton = not 0 < self.ascent.rounds < ROUNDS
-                    candidates = np.concatenate([label.columns, certificate.found])
+                    candidates = np.concatenate([label.columns, certificate.violating])
                     if self.ascent.possible and not self.ascent.rounds and candidates.size > (WIDE if step > 2 else WIDE_AT_FIRST):
                         indptr = self.risk.index.columns.indptr
                         newton = int((indptr[candidates + 1] - indptr[candidates]).sum()) <= SHARE * self.risk.rows.data.size
@@ -212,7 +212,7 @@ class NewtonSolver(Solver):
         # specific features of the label are in use.
         rows, indptr = self.risk.rows, self.risk.index.columns.indptr
         budget = min((VALUES << step) * losses.n_positive * (1 + rows.data.size // rows.n_local), rows.data.size)
-        added = certificate.found[: max(FIRST, n_used)]
+        added = certificate.violating[: max(FIRST, n_used)]
         added = added[: max(1, int(np.searchsorted(np.cumsum(indptr[added + 1] - indptr[added]), budget, "right")))]
         chosen = np.concatenate([label.columns, added])
         local, w = certifier.gather(label, chosen), np.concatenate([label.w, np.zeros(chosen.size - n_used)])

@@ -44,7 +44,6 @@ def solver(risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: Elastic
 
 
 def costs(n_positive: np.ndarray, options: ElasticNetOptions) -> np.ndarray:
-    """Return the relative training time of labels by their numbers of positive rows."""
     if options.solver != "newton":
         return np.ones(n_positive.size)
     return elementwise.power(n_positive + FEW, GROWTH)

@@ -45,7 +45,6 @@ def step(w, g, lanes, eta, decay, scale):
 
 @njit
 def copy_lanes(w, lanes, chosen, out):
-    """out[j lanes + l] = w[j lanes + l] for lanes with chosen[l]."""
     stride = np.uint64(lanes)
     for row in range(np.uint64(0), np.uint64(w.size), stride):
         for lane in range(stride):

@@ -55,9 +55,9 @@ def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, opti
     """Return the bytes that a rank needs to load rows and train one label. Collective over `comm`; raises ConfigError if memory is
     too small, because the system would kill the ranks.
     """
-    n_entries = shard.y_indptr[shard.rows + 1] - shard.y_indptr[shard.rows]
+    n_entries = int((shard.y_indptr[shard.rows + 1] - shard.y_indptr[shard.rows]).sum())
     n_values = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
-    _, (values, entries) = mpi.exclusive_sum(comm, [n_values, int(n_entries.sum())])
+    _, (values, entries) = mpi.exclusive_sum(comm, [n_values, n_entries])
     shared = min(shard.n_features, int(values) // 2)  # upper bound for features of several rows
     n_columns, size = min(shard.n_features, shared + shard.n_global) + 1, PRECISIONS[options.precision].itemsize
     loading = (
@@ -132,7 +132,7 @@ def lanes_that_fit(
 def plan_streaming(
     comm: mpi.Comm, problem: LabelProblem, options: LinearOptions, n_lanes: int, before: int, log: Log
 ) -> tuple[int, int, tuple[int, int]]:
-    """Choose lanes and streaming when memory is short. Collective over `comm`.
+    """Choose lanes and streaming when memory is small. Collective over `comm`.
 
     Return the labels per pass, the values per chunk (0: not streamed), and the values per streamed slice and cached values ((0, 0):
     memory holds all rows). The model depends only on the chunk; a resumed run uses chunks no larger than `before`.

@@ -16,8 +16,6 @@ from hpcml.methods.linear.solver import History, Solver
 
 @dataclass(frozen=True, kw_only=True)
 class LinearMethod:
-    """How labels are trained."""
-
     solver: Callable[..., Solver]  # (risk, labels, n_lanes, options)
     sharding: Sharding = Sharding.EXACT
     memory: MemoryModel = bytes_per_rank

@@ -231,7 +231,6 @@ class Panel:
         return np.flatnonzero(self.labels >= 0)
 
     def lane(self, array: np.ndarray, lane: int) -> np.ndarray:
-        """Return a view of one lane of a flat array."""
         return array.reshape(-1, self.width)[:, lane]
 
     def assign(self, lane: int, label: int) -> None:
@@ -245,7 +244,6 @@ class Panel:
         self.lane(self.state, lane)[self.objective.rows.rows_of(label)] |= kernels.POSITIVE
 
     def release(self, lane: int) -> None:
-        """Make a lane idle. Called on all ranks."""
         self.wait_for_weights()
         self.labels[lane], self.w_sq[lane] = -1, 0.0
         self.lane(self.w, lane)[:] = 0.0
@@ -258,7 +256,6 @@ class Panel:
         self._shifts = self.objective.loss_shifts(self.w_sq, self.labels)
 
     def run(self, first: int, last: int) -> None:
-        """Add rows first … last − 1 to the subgradient and the sums."""
         pairs, objective = slice(first * self.width, last * self.width), self.objective
         if self._before is not None:
             self._before[pairs], self._n_saved = self.state[pairs], last
@@ -293,7 +290,6 @@ class Panel:
         return f, grad_sq
 
     def mean_losses(self) -> np.ndarray:
-        """Return (1/m) Σ ℓ per lane (L,), after `gather`."""
         return (self.sums[kernels.HIGH] + self.sums[kernels.LOW]) / self.objective.rows.n_global
 
     def total(self, chunks: np.ndarray) -> np.ndarray:
@@ -328,16 +324,13 @@ class Panel:
         self.steps += 1
 
     def _send_weights(self) -> None:
-        """Start sending the weights of own columns to all ranks. Collective."""
         if self.objective.comm.size > 1:
             self.requests = [mpi.begin_allgather(self.objective.comm, self.w, self.counts)]
 
     def update_norms(self) -> None:
-        """Recompute ‖w‖². Collective."""
         self.w_sq = self.total(blocks.gradient_squares(self.w[self.own], self.g_own, self.width, 1.0, 0.0))
 
     def store_best(self, lanes: np.ndarray) -> None:
-        """Copy the weights of lanes with lanes[l] to `best`."""
         if lanes.any():
             blocks.copy_lanes(self.w[self.own], self.width, lanes, self.best)
 

@@ -110,7 +110,6 @@ def _add_losses(values, high_shift, low_shift, high, low):
 
 @njit
 def _count(state, wake, values, violators, visited):
-    """Count the pairs that are due and those that violate the margin."""
     for e in range(state.size):
         visited[e] += 1.0 if ((state[e] & STATE) < ASLEEP) | ((state[e] & STATE) == wake[e]) else 0.0
     for e in range(values.size):
@@ -145,7 +144,6 @@ def _update_states(state, wake, quiet, values):
 
 @njit
 def _put_to_sleep(state, keys, steps, first_row):
-    """Make TIRED pairs of a tile dormant."""
     lanes = steps.size
     for i in range(state.size // lanes):
         tired = False
@@ -172,8 +170,6 @@ def _wakes_and_shifts(steps, shifts):
 
 @cache
 def passes_of(loss: str) -> tuple[Any, Any]:
-    """Return the kernels `panel_pass` and `loss_pass` of a loss."""
-
     @njit
     def panel_pass(rows, arrays, rule):
         """Add ∂ℓ/∂w of due rows to `g`, and losses and row counts to `sums`."""

@@ -42,7 +42,6 @@ class LabelProgress:
     cycle: int
 
     def advance(self, f: float, grad_sq: float) -> Step:
-        """Return the step to w_{t+1} from f(w_t) and ‖g(w_t)‖²."""
         raise NotImplementedError
 
     def pack(self) -> np.ndarray:
@@ -96,7 +95,6 @@ class PanelSolver(Solver):
             panel.wait_for_weights()
 
     def _begin(self, panel: Panel, label: int) -> Any:
-        """Return the initial state of a label in a lane."""
         raise NotImplementedError
 
     def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:

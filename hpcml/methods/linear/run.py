@@ -62,9 +62,7 @@ def shares_of(problem: LabelProblem, options: Any) -> np.ndarray:
 
 
 def check_disk(folder: RunFolder, problem: LabelProblem, options: LinearOptions) -> None:
-    """Warn if a dense model is large. Collective; raises DataError if the disk is too small for twice its size, because its weights
-    are in `Results` too when it is written.
-    """
+    """Warn if a dense model is large. Collective; raises DataError if the disk cannot hold both the model and `Results`."""
     if options.drop is not None:
         return
     comm, path, n_labels = folder.comm, folder.checkpoints, len(problem.names)
@@ -205,13 +203,11 @@ class LabelRun(Job):
         self.share_done += float(self.shares[labels].sum())
 
     def keep(self, finished: list[Finished]) -> None:
-        """Write finished labels. Collective over the group."""
         with mpi.agreed(self.rows.comm, f"writing {self.folder.checkpoints}"):
             for label in finished if self.leads else ():
                 self._write_label(label)
 
     def _write_label(self, done: Finished) -> None:
-        """Write one label. Raises OSError."""
         n_columns, columns = self.rows.n_columns - self.rows.bias, None
         if isinstance(done.w, SparseWeightsOf):
             columns, w, bias = done.w
@@ -224,7 +220,6 @@ class LabelRun(Job):
         self.share_done += float(self.shares[done.label])
 
     def flush(self, to_disk: bool = False) -> None:
-        """Write the labels' records that are still in memory. Collective."""
         with mpi.agreed(self.comm, f"writing {self.folder.checkpoints}"):
             self.results.flush(to_disk)
 

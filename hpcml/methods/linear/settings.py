@@ -21,8 +21,6 @@ Setting = dict[str, float]  # the value of each option that may differ
 
 
 class Axis(NamedTuple):
-    """An option that can be tuned per label."""
-
     option: str
     values: tuple[float, ...]  # initial values, ascending; multiples of the option's own value if there is a `base`
     step: float  # factor between the first or last value and the next one
@@ -63,7 +61,6 @@ class SolverFitter:
     """Fits labels at several settings by solving one setting after another, on one rank."""
 
     def __init__(self, method: Any, risk: Risk, settings: Sequence[Setting], options: LinearOptions, n_lanes: int) -> None:
-        """Raises ConfigError for an invalid setting."""
         self.method, self.n_lanes = method, n_lanes
         self.options = [at_setting(options, setting) for setting in settings]
         self.risks = [risk.at(each) for each in self.options]

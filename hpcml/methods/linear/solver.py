@@ -66,8 +66,6 @@ class Support(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A finished label."""
-
     label: int  # index in the run
     w: np.ndarray | SparseWeightsOf  # (n_columns)
     f: float  # over all rows
@@ -173,7 +171,6 @@ def lanes_of(finished: Sequence[Finished], n_columns: int) -> tuple[np.ndarray, 
 
 
 def warm_up(make: Callable[..., Solver], risk: Risk, options: Any, sink: Job | type[Job] = Job) -> None:
-    """Compile or load the kernels that a solver needs for `risk` and options."""
     small, options = small_problem(risk, options)
     solver = make(small, np.arange(2), 2, options)
     for _ in turns_of(solver, small, [0, 1], NEVER, sink):

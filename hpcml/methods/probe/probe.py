@@ -58,7 +58,6 @@ class ProbeState(LabelProgress):
         return Step(gap / grad_sq, improved, False)  # η = Δ/‖g‖²
 
     def _end_cycle(self) -> None:
-        """Update φ and choose the type of the next cycle."""
         average = (self.last_f_min - self.f_min) / self.cycle_iteration
         if self.cycle == NORMAL:
             if self.f_min == self.last_f_min:

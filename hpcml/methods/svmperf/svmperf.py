@@ -96,7 +96,6 @@ class CuttingPlanes:
 
     @property
     def slack(self) -> float:
-        """ξ(w) at the w of α."""
         return float((self.offsets + self._descent()).max(initial=0.0))
 
     def _descent(self) -> np.ndarray:
@@ -104,7 +103,6 @@ class CuttingPlanes:
         return -(self.gram * self.alpha).sum(axis=1) / self.lam
 
     def make_room(self) -> None:
-        """Reserve memory for one more plane. Raises MemoryError."""
         n = len(self)
         if n == len(self.vectors):
             vectors = np.empty((max(ROOM, 2 * n), self.vectors.shape[1]), self.vectors.dtype)
