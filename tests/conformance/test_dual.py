@@ -1,4 +1,4 @@
-"""The method `dual` against its row-by-row twin and scikit-learn, what it certifies, and that labels know nothing of each other."""
+"""Method `dual` against a row-by-row reference and scikit-learn: steps, certificates, and independence of labels."""
 
 import itertools
 import math

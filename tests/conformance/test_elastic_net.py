@@ -1,4 +1,4 @@
-"""`elastic-net` on real documents and made ones: the minimum, the certificate, the same bits."""
+"""Method `elastic-net`: minimum, certificate, and reproducible bits."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`dual` with the logistic loss against its row-by-row twin and numpy; what it has beside the hinges (test_dual.py)."""
+"""Method `dual` with the logistic loss against a row-by-row reference and NumPy (hinges: test_dual.py)."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""What every training method must do, walked over the registry; what one cannot do is refused."""
+"""Requirements of every method in the registry, and errors for features that a method does not support."""
 
 import contextlib
 import csv

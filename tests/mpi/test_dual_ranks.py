@@ -1,4 +1,4 @@
-"""The method `dual` on any number of ranks: the bits of one rank where the labels are scattered, a certified gap where rows are."""
+"""Method `dual` on several ranks: the bits of one rank if labels are distributed, a certified gap if rows are shared."""
 
 import numpy as np
 import pytest

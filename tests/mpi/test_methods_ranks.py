@@ -1,4 +1,4 @@
-"""Every method of the registry on any number of ranks: the bits of one rank, also through stops, on these ranks and on one."""
+"""Every method on several ranks has the bits of one rank, also after interruptions."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Scaled features and the warnings of training on several ranks: those of one rank."""
+"""Scaled features and training warnings on several ranks equal those of one rank."""
 
 import numpy as np
 import pytest

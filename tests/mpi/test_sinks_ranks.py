@@ -1,4 +1,4 @@
-"""The support and the training scores of finished labels, which a sink may need besides the weights."""
+"""Support and training scores of finished labels."""
 
 import numpy as np
 import pytest
@@ -167,5 +167,5 @@ def test_scores_of_other_methods(comm, method):
 
 def test_scores_that_are_not_linear(comm):
     linear, options, risk = problem(mpi.self_comm(), "bernoulli-nb")
-    with pytest.raises(NotImplementedError, match="scores are not x"):
+    with pytest.raises(NotImplementedError, match="scores that are not x"):
         finish(comm, linear, options, risk, ScoresOnly())

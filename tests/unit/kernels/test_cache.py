@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept."""
+"""Folders and digests of compiled kernels."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""The elementary functions, held to mpmath."""
+"""Elementary functions against mpmath."""
 
 import math
 

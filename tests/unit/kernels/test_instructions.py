@@ -1,4 +1,4 @@
-"""Every kernel, in the instructions of ARM and of x86: nothing is fused that is not written so, nothing may be reordered."""
+"""Instructions of all kernels for ARM and x86: only explicit operations are fused, and none may be reordered."""
 
 import numba
 import numpy as np

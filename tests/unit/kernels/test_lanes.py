@@ -1,4 +1,4 @@
-"""What is written in LLVM's terms, beside NumPy, for every number of lanes."""
+"""Hand-written lane loops against NumPy, for every width."""
 
 import numpy as np
 import pytest

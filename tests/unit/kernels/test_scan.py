@@ -1,4 +1,4 @@
-"""Bounds of many rows for several labels at once, beside numpy."""
+"""Score bounds of rows for several labels against NumPy."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Rows of dual coordinate descent that are streamed: which chunks are read, and what stays in memory."""
+"""Streamed rows of dual coordinate descent: chunks read and rows cached."""
 
 from itertools import pairwise
 from types import SimpleNamespace

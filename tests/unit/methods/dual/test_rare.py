@@ -1,4 +1,4 @@
-"""Rare labels that are trained alone: the objective, the certificate, and what a model may depend on."""
+"""Rare labels: objective, certificate, and independence of other labels."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Delayed regularisation is the eager one, and the panel does what the textbook says."""
+"""Delayed regularisation equals eager regularisation."""
 
 import numpy as np
 import pytest

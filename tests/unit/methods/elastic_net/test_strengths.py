@@ -1,4 +1,4 @@
-"""λ₁ and λ₂ of `elastic-net`: how they are written, their defaults, and the warning where rows are dense."""
+"""λ₁ and λ₂ of `elastic-net`: notation, defaults, and the warning about dense rows."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""How a run is laid out over ranks and memory."""
+"""Layout of a run over ranks and memory."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The methods of `hpcml train` against an independent minimum of the same objective, and what each one promises of it."""
+"""Methods against an independent minimum of the same objective."""
 
 from dataclasses import replace
 

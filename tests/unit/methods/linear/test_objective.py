@@ -1,4 +1,4 @@
-"""λ, the panels' widths, values and gradients of the objective, and its refusal of numbers that are not finite."""
+"""λ, panel widths, values and gradients of the objective, and errors for non-finite numbers."""
 
 import math
 

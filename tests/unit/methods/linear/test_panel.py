@@ -1,4 +1,4 @@
-"""The panel kernel against its textbook twins, dormant rows against their printed rule, and the independence of the bits."""
+"""The panel kernel against references, the rule for dormant rows, and independence of the bits."""
 
 import numpy as np
 import pytest

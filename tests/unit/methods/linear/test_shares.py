@@ -1,4 +1,4 @@
-"""What a run says of how much of its work is done: labels count by what they cost."""
+"""Progress counts labels by their costs."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Training sparse models: the weights that pruning would leave, every method, parts of the labels."""
+"""Sparse training equals training and pruning."""
 
 import numpy as np
 import pytest

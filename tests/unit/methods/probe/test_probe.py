@@ -1,4 +1,4 @@
-"""Algorithm 1: the state machine against the algorithm as printed, and its edge cases."""
+"""PROBE against Algorithm 1 as published, and edge cases."""
 
 import numpy as np
 import pytest

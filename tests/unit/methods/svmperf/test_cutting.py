@@ -1,4 +1,4 @@
-"""The cutting planes of one label: certified bounds against LIBLINEAR, dropping."""
+"""Cutting planes of one label: bounds against LIBLINEAR, and dropped planes."""
 
 from copy import deepcopy
 
