@@ -377,7 +377,7 @@ def test_dual_tells_of_labels_that_it_gave_up(monkeypatch):
         take(self, risk, learnt)
 
     monkeypatch.setattr(LinearClassifier, "_take", take_short)
-    with pytest.warns(ConvergenceWarning, match="^1 of 3 labels reached single precision above tol or max_gap"):
+    with pytest.warns(ConvergenceWarning, match="^1 of 3 labels reached the limit of single precision before tol or max_gap"):
         DualClassifier().fit(X, y)
 
 

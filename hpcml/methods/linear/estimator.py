@@ -139,7 +139,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         at_limit = unfinished & (self.n_iter_ >= limit)
         for mask, text in (
             (at_limit, f"reached max_iter={limit} steps; raise max_iter or scale the features"),
-            (unfinished & ~at_limit, f"reached {options.precision} precision above tol or max_gap; raise these or use 'double'"),
+            (unfinished & ~at_limit, f"reached the limit of {options.precision} precision before tol or max_gap; raise these"),
         ):
             if mask.any() and comm.rank == 0:  # stacklevel: the caller of `fit`
                 warnings.warn(f"{int(mask.sum())} of {mask.size} labels {text}", ConvergenceWarning, stacklevel=4)
