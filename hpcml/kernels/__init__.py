@@ -5,10 +5,9 @@
         for row in range(indptr.size - 1):
             out[row] = data[indptr[row] : indptr[row + 1]].sum()
 
-Kernels get `njit` from here. They let go of Python's lock, so that other threads (the one that ends
-a program in time) can run. A kernel that one room alone needs lies in that room; those that several
-share lie here, by subject: `rows`, `scores`, `top`, `text`, `density`, `tree`. Instructions written
-by hand are in `lanes`. `cache` keeps compiled kernels for the next process. Begin with `rows`.
+Kernels use this `njit`, which releases the GIL so that the thread that ends a program in time can run. Kernels of one package lie
+in that package; shared ones lie here, by subject: `rows`, `scores`, `top`, `text`, `density`, `tree`. Hand-written instructions are
+in `lanes`. `cache` stores compiled kernels for the next process.
 """
 
 from collections.abc import Callable
@@ -34,7 +33,7 @@ choose_cache()
 
 
 def njit(function: Callable | None = None, **options: Any) -> Any:
-    """numba's decorator, with what all kernels have."""
+    """numba.njit with the options and the cache that all kernels use."""
     if function is None:
         return partial(njit, **options)
     kernel = numba.njit(function, error_model="numpy", nogil=True, **options)
@@ -43,20 +42,20 @@ def njit(function: Callable | None = None, **options: Any) -> Any:
 
 
 def by_constant(choose: Callable[[Any], Any]) -> Any:
-    """Return a function f that kernels can call: f(constant, ...) is choose(constant)(...), chosen when the kernel is compiled.
+    """Return a function f for kernels: f(constant, ...) calls choose(constant)(...), chosen when the kernel is compiled.
 
-    The constant is a number or a text of the closure that the kernel is, so numba keeps a form of the kernel for each. A closure
-    over the chosen kernel itself would be compiled anew in every process.
+    The constant is a number or string in the kernel's closure, so numba caches one form of the kernel per constant. A closure over
+    the chosen kernel itself would be recompiled in every process.
     """
 
-    def chosen(constant, *given):
+    def chosen(constant, *arguments):
         raise NotImplementedError
 
     @numba.extending.overload(chosen, prefer_literal=True, jit_options={"forceinline": True})
-    def choice(constant, *given):  # without types, as the function that it returns
-        if not isinstance(constant, numba.types.Literal):  # numba asks without the constant if it fails with it
+    def choice(constant, *arguments):  # no annotations, like the function that it returns
+        if not isinstance(constant, numba.types.Literal):  # numba retries without the constant after a failure
             return None
         kernel = choose(constant.literal_value)
-        return lambda constant, *given: kernel(*given)
+        return lambda constant, *arguments: kernel(*arguments)
 
     return chosen

@@ -1,7 +1,6 @@
-"""Where compiled kernels are kept between processes.
+"""Storage of compiled kernels between processes.
 
-What numba keeps are pickles, which run the code of whoever wrote them: so a folder is used only if
-nobody else can write to it.
+numba's cache files are pickles, which can execute code, so a folder is used only if no other user can write to it.
 """
 
 from __future__ import annotations
@@ -29,38 +28,34 @@ from numba import config
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 UNUSED_DAYS = 60
-WAIT = 60  # seconds for a kernel that another process compiles, before it is compiled here, too
+WAIT = 60  # seconds to wait for another process to compile a kernel, before compiling it here, too
 
 
 class CompiledOnce(FunctionCache):
-    """The kept forms of a kernel: of the processes that lack one, one compiles it, and the others
-    wait and take it.
+    """Cached forms of a kernel, each compiled by one process while the others wait.
 
-    numba's own class lets all of them compile it, and processes that keep forms for different types
-    at once mix up the files. It also keeps a form when a kernel or a constant of another module has
-    changed that went into it.
+    In numba's own class all processes would compile it, processes that save forms of different types at once mix up the files, and
+    a form stays valid when a kernel or constant of another module that it uses has changed.
     """
 
-    _locked: ClassVar[set[str]] = set()  # by this process; kernels that one function makes share a file
-    _stamped = False  # whether the kept forms are of these sources; only once all modules are imported that a kernel needs
-    _lock: tuple[str, int] | None = None  # that this kernel holds: the path and the descriptor
+    _locked: ClassVar[set[str]] = set()  # by this process; kernels of one factory share a file
+    _stamped = False  # the cache path has the sources' digest; set when all modules are imported that a kernel needs
+    _lock: tuple[str, int] | None = None  # path and descriptor of the lock that this kernel holds
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The form for a signature; None if it must be compiled, and then the lock is held until
-        `save_overload`.
-        """
+        """Return the form for a signature, or None if it must be compiled; the lock is then held until `save_overload`."""
         if not self._stamped:
             stamp = sources_digest(self._py_func.__module__)
-            # The name depends on the sources and on the compiler, not on where the package is installed: clones and environments
-            # share it. The Python version, the processor and the argument types are in numba's file names and keys.
+            # The name depends on the sources and the compiler but not on the path of the package, so clones and environments share
+            # it. Python version, processor and argument types are in numba's file names and keys.
             compiler = f"numba-{numba.__version__}-llvmlite-{llvmlite.__version__}-numpy-{np.__version__}"
             folder = Path(config.CACHE_DIR, compiler, f"{self._py_func.__module__}-{stamp[:16]}")
             self._cache_path = self._impl.locator._cache_path = str(folder)
             names = {"cache_path": self._cache_path, "filename_base": self._impl.filename_base}
             self._cache_file, self._stamped = IndexDataCacheFile(source_stamp=stamp, **names), True
-        found = self._kept_form(sig, target_context)
+        form = self._cached_form(sig, target_context)
         path = str(Path(self._cache_path, f"{self._impl.filename_base}.lock"))
-        if found is None and path not in self._locked:
+        if form is None and path not in self._locked:
             with contextlib.suppress(FileExistsError):
                 Path(self._cache_path).mkdir(mode=0o700, parents=True)
                 remove_unused()
@@ -73,20 +68,19 @@ class CompiledOnce(FunctionCache):
                     time.sleep(0.01)
             self._lock = path, descriptor
             self._locked.add(path)
-            found = self._kept_form(sig, target_context)
-            if found is not None:
+            form = self._cached_form(sig, target_context)
+            if form is not None:
                 self._unlock()
-        return found
+        return form
 
-    def _kept_form(self, sig: Any, target_context: Any) -> Any:
+    def _cached_form(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
-        except (AttributeError, ImportError):  # an earlier version's, of arguments whose class has another name or place now
+        except (AttributeError, ImportError):  # written by an earlier version, with argument classes that no longer exist
             self._cache_file.flush()
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a form that was compiled here."""
         super().save_overload(sig, data)
         self._unlock()
 
@@ -99,7 +93,6 @@ class CompiledOnce(FunctionCache):
 
 
 def remove_unused() -> None:
-    """Remove the folders of compiled kernels that no process has read for UNUSED_DAYS."""
     oldest = time.time() - UNUSED_DAYS * 86400
     for other in Path(config.CACHE_DIR).glob("numba-*/*"):
         with contextlib.suppress(OSError):
@@ -109,14 +102,12 @@ def remove_unused() -> None:
 
 @functools.cache
 def sources_digest(name: str) -> str:
-    """A digest of what goes into the kernels of a module: its source, its constants, and the same
-    of the modules with kernels that it uses, and that these use.
-    """
+    """Return a digest of a module's kernels: its source and constants, and those of all modules with kernels that it uses."""
     seen, waiting, parts = {name}, [name], []
     while waiting:
         module = sys.modules[waiting.pop()]
         parts.append(_digest(module))
-        values = [] if hasattr(module, "__path__") else vars(module).values()  # of a package: what has been imported so far
+        values = [] if hasattr(module, "__path__") else vars(module).values()  # a package only has what was imported so far
         for value in chain.from_iterable(each if isinstance(each, list) else [each] for each in values):
             used = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
             if not isinstance(used, str) or used in seen or used not in sys.modules:
@@ -129,39 +120,37 @@ def sources_digest(name: str) -> str:
 
 @functools.cache
 def _digest(module: ModuleType) -> str:
-    """A digest of a module's source and of its constants, which may come from others."""
-    found = hashlib.sha256(module.__name__.encode())
-    found.update(Path(module.__file__ or "").read_bytes())
+    digest = hashlib.sha256(module.__name__.encode())
+    digest.update(Path(module.__file__ or "").read_bytes())
     for name, value in sorted(vars(module).items()):
         if isinstance(value, (int, float, str, tuple, np.generic)) and not name.startswith("__"):
-            found.update(f"{name} {value!r} ".encode())
+            digest.update(f"{name} {value!r} ".encode())
         elif isinstance(value, np.ndarray):
-            found.update(name.encode() + value.tobytes())
-    return found.hexdigest()
+            digest.update(name.encode() + value.tobytes())
+    return digest.hexdigest()
 
 
 def choose_cache() -> None:
-    """Let numba keep kernels in NUMBA_CACHE_DIR if that is set, else in `cache_folder()`."""
+    """Use NUMBA_CACHE_DIR if it is set, else `cache_folder()`."""
     if not config.CACHE_DIR:
         config.CACHE_DIR = str(cache_folder())
 
 
-def n_kept() -> int:
-    """How many compiled kernels are kept so far."""
+def n_cached_kernels() -> int:
     return sum(1 for _ in Path(config.CACHE_DIR).rglob("*.nbc"))
 
 
 def cache_folder() -> Path:
-    """A folder that is ours alone, made if need be.
+    """Return a folder that only this user can write to, created if necessary.
 
-    In a Slurm job it is on the node's own disk (SLURM_TMPDIR, TMPDIR or /tmp), which many nodes do
-    not read at once; else in XDG_CACHE_HOME or ~/.cache, or on that disk if nothing can be written
-    there. If the one there is not ours alone, it is a new one, which goes with this process.
+    In a Slurm job it is on the node's disk (SLURM_TMPDIR, TMPDIR or /tmp), which is not shared by many nodes. Otherwise it is in
+    XDG_CACHE_HOME or ~/.cache, or on that disk if these are not writable. If that folder is not safe, it is a new temporary folder
+    that is removed with the process.
     """
     local = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir(), f"hpcml-numba-{os.getuid()}")
     try:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "hpcml", "numba")
-    except RuntimeError:  # no HOME, and a user whom the system does not know, as in a container
+    except RuntimeError:  # no HOME and an unknown user, as in a container
         home = local
     for folder in (local,) if "SLURM_JOB_ID" in os.environ else (home, local):
         if folder.is_absolute() and _is_ours(folder):
@@ -172,7 +161,7 @@ def cache_folder() -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Return whether a folder, made if need be, can be written to, and neither be written to nor be replaced by other users."""
+    """Return whether a folder, created if necessary, is writable for us and neither writable nor replaceable for other users."""
     try:
         folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Compiled sums for `hpcml.files.slabs`."""
+"""Checksums for `hpcml.files.slabs`."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @njit
 def add_sums(words, first, size, out):
-    """Add to out[b - first // size] the checksum of the words of block b.
+    """Add to out[b − first // size] the checksum of block b. `words` (uint32) are elements first, … of an array in blocks of
+    `size`.
 
-    `words` (uint32) are numbers `first`, ... of an array in blocks of `size`. Each counts with an
-    odd factor of its own, modulo 2^64.
+    Each word has its own odd factor, modulo 2^64.
     """
     at, b = 0, 0
     while at < words.size:

@@ -1,16 +1,14 @@
-"""exp, log and others of single numbers (float64), for kernels and for Python.
+"""exp, log and other functions of single numbers (float64), for kernels and for Python.
 
-Libraries' functions have other last bits on other processors and in other versions: the C library
-and NumPy choose among several by what a processor can do. These here are additions,
-multiplications and divisions, which IEEE 754 rounds, and choices; LLVM fuses and reorders none
-of them. So the bits are the same everywhere, alone and in a loop that LLVM makes of vectors. There
-is no fused multiply-add: where a processor has none, the C library does it with whole numbers,
-tens of times as slowly.
+Library functions have different last bits on different processors and versions, because the C library and NumPy choose an
+implementation by the processor's instructions. These functions use additions, multiplications, divisions and selections, which IEEE
+754 defines exactly and LLVM neither fuses nor reorders, so the bits are the same everywhere, in scalar and vectorised loops. They
+avoid fused multiply-add: without hardware support, the C library emulates it tens of times as slowly.
 
-Arguments are reduced as in Cody & Waite (1980), by constants in two or three parts; what is left
-goes into the Taylor series, and the sum of its largest two numbers is kept with its rounding error
-(Dekker 1971). Errors in units in the last place are below 1; of `sigmoid` 2, of `power`
-1 + |y log x|. `elementwise` does the same with arrays.
+Arguments are reduced as in Cody & Waite (1980), by constants in two or three parts; the remainder goes into the Taylor series, and
+the sum of its two largest terms keeps its rounding error (Dekker 1971). Errors are below 1 unit in the last place; 2 for `sigmoid`,
+1 +
+y log x| for `power`. `elementwise` has the same functions for arrays.
 """
 
 import math
@@ -19,9 +17,9 @@ import numpy as np
 
 from hpcml.kernels import njit
 
-LOG2_HIGH, LOG2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # so few bits that whole multiples are exact
+LOG2_HIGH, LOG2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # few enough bits that integer multiples are exact
 LOG2, PER_LOG2, _PER_LOG2_LOW = 0.6931471805599453, 1.4426950408889634, 2.0355273740931033e-17
-_MAGIC = 1.5 * 2.0**52  # a sum with it is rounded to a whole number, in its lowest bits
+_MAGIC = 1.5 * 2.0**52  # adding it rounds to an integer, in the lowest bits
 _MAGIC_BITS = np.int64(0x4338000000000000)
 _ROOT_HALF_BITS = np.int64(0x3FE6A09E667F3BCD)
 _E = tuple(1.0 / math.factorial(n) for n in range(14))
@@ -30,10 +28,10 @@ _QUARTER_TURN = 1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-2
 _S = tuple((-1) ** n / math.factorial(2 * n + 1) for n in range(9))
 _C = tuple((-1) ** n / math.factorial(2 * n) for n in range(9))
 _F = tuple((-1) ** n * 1.1283791670955126 / (math.factorial(n) * (2 * n + 1)) for n in range(20))  # of erf: 2/√π · …
-_F0, _F0_LOW = 0.1283791670955126, -1.2420116002463032765e-17  # 2/√π − 1, and what it lacks
-_F1_LOW = 1.3391897206030648759e-17  # what _F[1] lacks
+_F0, _F0_LOW = 0.1283791670955126, -1.2420116002463032765e-17  # 2/√π − 1 and its rounding error
+_F1_LOW = 1.3391897206030648759e-17  # rounding error of _F[1]
 _TAIL_FROM, _TAIL_END = 0.8125, 28.0
-# x exp(x²) erfc(x) as a polynomial of (x − 3)/(x + 3), through its values at Chebyshev's 22 places of 0.75 ≤ x ≤ 28
+# x exp(x²) erfc(x) as a polynomial of (x − 3)/(x + 3), interpolated at 22 Chebyshev nodes of 0.75 ≤ x ≤ 28
 _T = (
     *(0.5370034535441699, 0.09530622695922802, -0.14658304803289116, 0.13988054760177007, -0.09546975030661636),
     *(0.046350263331279146, -0.01401982562656572, 0.0009108226896016733, 0.001242876166212415, -0.00041254380021045023),
@@ -41,7 +39,7 @@ _T = (
     *(1.886439454797205e-06, 2.9791289021636996e-07, -3.301381384216639e-07, -9.396532869421996e-08, 6.00408442679532e-08),
     *(2.0308318817941225e-08, -1.1016877663473664e-08),
 )
-_T_LOW = -4.380740109718452e-17  # what _T[0] lacks
+_T_LOW = -4.380740109718452e-17  # rounding error of _T[0]
 
 
 @njit(forceinline=True)
@@ -51,32 +49,32 @@ def _bits(x):
 
 @njit(forceinline=True)
 def _number(bits):
-    """The float that has these bits."""
+
     return np.int64(bits).view(np.float64)
 
 
 @njit(forceinline=True)
 def _four(x, square, a, b, c, d):
-    """a + b x + c x² + d x³: by halves, which do not wait for one another."""
+    """a + b x + c x² + d x³, by two independent halves."""
     return (a + b * x) + (c + d * x) * square
 
 
 @njit(forceinline=True)
 def _power_of_two(k):
-    """2^k of a whole number, −1022 ≤ k ≤ 1023."""
+    """2^k for −1022 ≤ k ≤ 1023."""
     return _number((k + 1023) << 52)
 
 
 @njit(forceinline=True)
 def _scaled(x, k):
-    """2^k x, rounded once: k beyond the exponents there are is done in two halves."""
+    """2^k x, rounded once; extreme k is applied in two halves."""
     half = k >> 1
     return x * _power_of_two(half) * _power_of_two(k - half)
 
 
 @njit(forceinline=True)
 def _sum(x, y):
-    """x + y, and what it lacks (Knuth)."""
+    """x + y and its rounding error (Knuth)."""
     near = x + y
     part = near - x
     return near, (x - (near - part)) + (y - part)
@@ -84,7 +82,7 @@ def _sum(x, y):
 
 @njit(forceinline=True)
 def _halves(x):
-    """x = top + bottom, with 26 bits each, whose products are not rounded (Veltkamp)."""
+    """x = top + bottom with 26 bits each, whose products are exact (Veltkamp)."""
     top = x * 134217729.0
     top = top - (top - x)
     return top, x - top
@@ -92,7 +90,7 @@ def _halves(x):
 
 @njit(forceinline=True)
 def _product(x, y):
-    """x y, and what it lacks (Dekker)."""
+    """x y and its rounding error (Dekker)."""
     near = x * y
     x_top, x_bottom = _halves(x)
     y_top, y_bottom = _halves(y)
@@ -101,7 +99,7 @@ def _product(x, y):
 
 @njit(forceinline=True)
 def _reduced(x, more):
-    """k, and r as a difference high − low: x + more = k log 2 + r, |r| ≤ ½ log 2; |x| < 2^20."""
+    """k and r = high − low with x + more = k log 2 + r, |r| ≤ ½ log 2; |x| < 2^20."""
     shifted = x * (PER_LOG2) + _MAGIC
     whole = shifted - _MAGIC
     return _bits(shifted) - _MAGIC_BITS, x - whole * LOG2_HIGH, whole * LOG2_LOW - more
@@ -109,7 +107,7 @@ def _reduced(x, more):
 
 @njit(forceinline=True)
 def _beyond_linear(high, low):
-    """exp(r) − 1 − high, r = high − low."""
+    """exp(r) − 1 − high for r = high − low."""
     r = high - low
     z = r * r
     z2 = z * z
@@ -119,7 +117,7 @@ def _beyond_linear(high, low):
 
 @njit(forceinline=True)
 def _exp(x, more, factor):
-    """factor exp(x + more), |more| far below |x|, for x within exp's range."""
+    """factor exp(x + more) for x in the range of exp and |more| ≪ |x|."""
     k, high, low = _reduced(x, more)
     near = 1.0 + high
     rest = ((1.0 - near) + high) + _beyond_linear(high, low)
@@ -128,18 +126,16 @@ def _exp(x, more, factor):
 
 @njit(forceinline=True)
 def exp(x):
-    """exp(x)."""
-    kept = -746.0 if x < -746.0 else x
-    kept = 710.0 if kept > 710.0 else kept
-    return x if x != x else _exp(kept, 0.0, 1.0)
+    x_in_range = -746.0 if x < -746.0 else x
+    x_in_range = 710.0 if x_in_range > 710.0 else x_in_range
+    return x if x != x else _exp(x_in_range, 0.0, 1.0)
 
 
 @njit(forceinline=True)
 def expm1(x):
-    """exp(x) − 1."""
-    kept = -40.0 if x < -40.0 else x
-    kept = 710.0 if kept > 710.0 else kept
-    k, high, low = _reduced(kept, 0.0)
+    x_in_range = -40.0 if x < -40.0 else x
+    x_in_range = 710.0 if x_in_range > 710.0 else x_in_range
+    k, high, low = _reduced(x_in_range, 0.0)
     one = _power_of_two(-(k if k < 100 else 100))  # in units of 2^k
     away = 1.0 - one
     near = away + high
@@ -149,7 +145,7 @@ def expm1(x):
 
 @njit(forceinline=True)
 def _split(x):
-    """k and m: x = 2^k m, √½ ≤ m < √2; of a normal number above 0."""
+    """k and m with x = 2^k m, √½ ≤ m < √2, for a normal number above 0."""
     bits = _bits(x)
     k = (bits - _ROOT_HALF_BITS) >> 52
     return k, _number(bits - (k << 52))
@@ -157,15 +153,14 @@ def _split(x):
 
 @njit(forceinline=True)
 def _as_float(k):
-    """A whole number as a float; |k| < 2^51."""
     return _number(k + _MAGIC_BITS) - _MAGIC
 
 
 @njit(forceinline=True)
 def _beyond(f, half):
-    """log(1 + f) − f + half, √½ − 1 ≤ f ≤ √2 − 1, half = f²/2.
+    """log(1 + f) − f + half for √½ − 1 ≤ f ≤ √2 − 1, half = f²/2.
 
-    log(1 + f) = 2 artanh(s) of s = f/(2 + f), and 2s = f − f s = f − f²/2 + s f²/2.
+    log(1 + f) = 2 artanh(s) with s = f/(2 + f), and 2s = f − f s = f − f²/2 + s f²/2.
     """
     s = f / (2.0 + f)
     z = s * s
@@ -177,7 +172,7 @@ def _beyond(f, half):
 
 @njit(forceinline=True)
 def _logarithm(k, f, more):
-    """k log 2 + log(1 + f) + more; `more` is far smaller than either."""
+    """k log 2 + log(1 + f) + more; `more` is much smaller than either."""
     k = _as_float(k)
     high, half = k * LOG2_HIGH, 0.5 * f * f
     near = high + f
@@ -186,14 +181,14 @@ def _logarithm(k, f, more):
 
 @njit(forceinline=True)
 def _at_the_ends(x, value):
-    """log's `value` at x, unless x is not a number above 0, or is ∞."""
+    """log's `value` at x, or its limit if x is not positive and finite."""
     value = value if x > 0.0 else -np.inf if x == 0.0 else np.nan
     return x if not x < np.inf else value
 
 
 @njit(forceinline=True)
 def log(x):
-    """log(x): −∞ of 0, nan of less."""
+    """−∞ for 0, NaN for negative numbers."""
     tiny = x < 2.0**-1022
     k, m = _split(x * 2.0**54 if tiny else x)
     return _at_the_ends(x, _logarithm(k - 54 if tiny else k, m - 1.0, 0.0))
@@ -201,7 +196,7 @@ def log(x):
 
 @njit(forceinline=True)
 def log1p(x):
-    """log(1 + x): −∞ of −1, nan of less."""
+    """log(1 + x): −∞ for −1, NaN below."""
     u = 1.0 + x
     lost = x - (u - 1.0) if x < 1.0 else 1.0 - (u - x)
     k, m = _split(u)
@@ -211,7 +206,7 @@ def log1p(x):
 
 @njit(forceinline=True)
 def log2(x):
-    """log₂(x), exact of powers of two: −∞ of 0, nan of less."""
+    """Exact for powers of two; −∞ for 0, NaN for negative numbers."""
     tiny = x < 2.0**-1022
     k, m = _split(x * 2.0**54 if tiny else x)
     f = m - 1.0
@@ -225,26 +220,25 @@ def log2(x):
 
 @njit(forceinline=True)
 def power(x, y):
-    """x^y = exp(y log x), for x ≥ 0; exact of y = 0 and y = 1."""
+    """x^y = exp(y log x) for x ≥ 0; exact for y = 0 and y = 1."""
     return 1.0 if y == 0.0 else x if y == 1.0 else exp(y * log(x))
 
 
 @njit(forceinline=True)
 def sigmoid(x):
-    """1 / (1 + exp(−x)), of small ones too."""
+    """1 / (1 + exp(−x)), accurate also for small results."""
     e = exp(-abs(x))
     return (1.0 if x >= 0.0 else e) / (1.0 + e)
 
 
 @njit(forceinline=True)
 def softplus(x):
-    """log(1 + exp(x))."""
     return (x if x > 0.0 else 0.0) + log1p(exp(-abs(x))) if x == x else x
 
 
 @njit(forceinline=True)
 def _odd_part(x):
-    """erf(x) − x, |x| < 1, and what it lacks."""
+    """erf(x) − x for |x| < 1, and its rounding error."""
     z, lack_z = _product(x, x)
     z2 = z * z
     z4 = z2 * z2
@@ -262,7 +256,7 @@ def _odd_part(x):
 
 @njit(forceinline=True)
 def _next(a, t, rest, lack):
-    """a + t (rest + lack), and what it lacks: the last steps of a polynomial."""
+    """a + t (rest + lack) and its rounding error: a step of Horner's rule."""
     part, lack_part = _product(t, rest)
     near, lack_near = _sum(a, part)
     return near, lack_near + (lack_part + t * lack)
@@ -270,7 +264,7 @@ def _next(a, t, rest, lack):
 
 @njit(forceinline=True)
 def _tail(x):
-    """erfc(x), x ≥ 0.8125: exp(−x²) by a polynomial, divided by x; all with what they lack."""
+    """erfc(x) for x ≥ 0.8125: exp(−x²) times a polynomial, divided by x, with rounding errors."""
     x = _TAIL_END if x > _TAIL_END else x
     (over, lack_over), (under, lack_under) = _sum(x, -3.0), _sum(x, 3.0)
     inverse = 1.0 / under
@@ -301,7 +295,6 @@ def _tail(x):
 
 @njit(forceinline=True)
 def erf(x):
-    """The error function."""
     size = abs(x)
     small = size < _TAIL_FROM
     part, lack_part = _odd_part(x if small else 0.0)
@@ -313,7 +306,6 @@ def erf(x):
 
 @njit(forceinline=True)
 def erfc(x):
-    """1 − erf(x)."""
     size = abs(x)
     small = size < _TAIL_FROM
     part, lack_part = _odd_part(x if small else 0.0)
@@ -326,7 +318,7 @@ def erfc(x):
 
 @njit(forceinline=True)
 def _turned(x):
-    """n, r and what r lacks: x = n π/2 + r, |r| ≤ π/4; |x| < 2^20."""
+    """n, r and the rounding error of r: x = n π/2 + r, |r| ≤ π/4; |x| < 2^20."""
     shifted = x * (2.0 / math.pi) + _MAGIC
     whole = shifted - _MAGIC
     high = x - whole * _QUARTER_TURN[0]
@@ -339,7 +331,7 @@ def _turned(x):
 
 @njit(forceinline=True)
 def _sine(r, low):
-    """sin(r + low), |r| ≤ π/4."""
+    """sin(r + low) for |r| ≤ π/4."""
     z = r * r
     z2 = z * z
     first, second = _four(z, z2, _S[1], _S[2], _S[3], _S[4]), _four(z, z2, _S[5], _S[6], _S[7], _S[8])
@@ -348,7 +340,7 @@ def _sine(r, low):
 
 @njit(forceinline=True)
 def _cosine(r, low):
-    """cos(r + low), |r| ≤ π/4."""
+    """cos(r + low) for |r| ≤ π/4."""
     z = r * r
     z2 = z * z
     first, second = _four(z, z2, _C[2], _C[3], _C[4], _C[5]), (_C[6] + _C[7] * z) + _C[8] * z2
@@ -359,7 +351,7 @@ def _cosine(r, low):
 
 @njit
 def sin(x):
-    """sin(x) for |x| < 2^20; nan beyond."""
+    """sin(x) for |x| < 2^20; NaN beyond."""
     if not abs(x) < 2.0**20:
         return np.nan
     n, r, low = _turned(x)
@@ -369,7 +361,7 @@ def sin(x):
 
 @njit
 def cos(x):
-    """cos(x) for |x| < 2^20; nan beyond."""
+    """cos(x) for |x| < 2^20; NaN beyond."""
     if not abs(x) < 2.0**20:
         return np.nan
     n, r, low = _turned(x)

@@ -1,7 +1,6 @@
-"""The functions of `elementary` for arrays: `log(x)` is float64 of x's shape.
+"""The functions of `elementary` for arrays: `log(x)` is float64 with the shape of x, with the bits of the scalar functions.
 
-Each function has a kernel of its own, compiled when it is first used. The bits are those of single
-numbers.
+Each function has its own kernel, compiled on first use.
 """
 
 from collections.abc import Callable
@@ -12,9 +11,9 @@ from numpy.typing import ArrayLike
 from hpcml.kernels import by_constant, elementary, njit
 
 
-def over(kernel: Callable[..., None], *given: ArrayLike) -> np.ndarray:
-    """Apply a kernel to arrays (float64, broadcast), element by element."""
-    arrays = [np.asarray(x, dtype=np.float64, order="C") for x in given]
+def over(kernel: Callable[..., None], *inputs: ArrayLike) -> np.ndarray:
+    """Apply a kernel to arrays (float64, broadcast) element by element."""
+    arrays = [np.asarray(x, dtype=np.float64, order="C") for x in inputs]
     out = np.empty(np.broadcast_shapes(*(x.shape for x in arrays)))
     kernel(*((x if x.shape == out.shape else np.array(np.broadcast_to(x, out.shape))).reshape(-1) for x in arrays), out.reshape(-1))
     return out
@@ -42,5 +41,4 @@ def _power(x, y, out):
 
 
 def power(x: ArrayLike, y: ArrayLike) -> np.ndarray:
-    """Return x^y, for x ≥ 0."""
     return over(_power, x, y)

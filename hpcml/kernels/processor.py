@@ -1,4 +1,4 @@
-"""What the numbers of a run are computed by: the processor, what numba compiles for, libraries."""
+"""Processor, numba's compilation target, and numerical libraries of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @cache
 def processor_name() -> str:
-    """The model name of the processor, as far as the system tells; else its architecture."""
+    """Return the model name of the processor if the system reports it, else its architecture."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -20,20 +20,19 @@ def processor_name() -> str:
 
 
 def computed_by() -> dict[str, str]:
-    """Processor, numba's target, and the libraries whose code depends on the processor. Local."""
+    """Return processor, numba's target, and the libraries whose code depends on the processor."""
     from numba.core.registry import cpu_target
     from threadpoolctl import threadpool_info
 
-    # What numba compiles for, by LLVM's name: this processor, unless NUMBA_CPU_NAME and NUMBA_CPU_FEATURES say otherwise.
-    _, name, listed = cpu_target.target_context.codegen().magic_tuple()
-    features = " ".join(feature[1:] for feature in listed.split(",") if feature.startswith("+"))
+    # numba's target by LLVM's name: this processor, unless NUMBA_CPU_NAME and NUMBA_CPU_FEATURES are set.
+    _, name, flags = cpu_target.target_context.codegen().magic_tuple()
+    features = " ".join(feature[1:] for feature in flags.split(",") if feature.startswith("+"))
     packages = {package: version(package) for package in ("numpy", "numba", "llvmlite")}
     processor = {"processor": processor_name(), "architecture": platform.machine(), "target": name, "features": features}
-    # NumPy's library of linear algebra, and the processor that it has code for; of a NumPy without one of its own, those that are
-    # loaded.
-    found = [library for library in threadpool_info() if library["user_api"] == "blas"]
-    of_numpy = [library for library in found if "numpy.libs" in library["filepath"]]
-    texts = (f"{each['internal_api']} {each['version']} {each.get('architecture', '')}".strip() for each in of_numpy or found)
+    # NumPy's own BLAS and its target processor, or all loaded ones.
+    libraries = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    libraries = [library for library in libraries if "numpy.libs" in library["filepath"]] or libraries
+    texts = (f"{each['internal_api']} {each['version']} {each.get('architecture', '')}".strip() for each in libraries)
     blas = ", ".join(sorted(set(texts)))
     # The C library, whose mathematical functions differ by processor.
     try:

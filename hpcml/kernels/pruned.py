@@ -1,14 +1,14 @@
-"""The best labels of rows without the scores of all: bounds (`hpcml.kernels.bounds`) say which
-labels can be among them, and these alone are scored, with the bits of `score_inverted`.
+"""The best labels of rows without computing all scores.
 
-A batch of rows takes three steps. First, each row gets the sums of its rare columns, and its heavy
-labels are scored: they give a k-th best value to begin with. Then the table
-of the frequent columns is gone through tile by tile, each for all rows, and leaves the labels whose
-bounds are not below the k-th best value. These are scored last.
+Bounds (`hpcml.kernels.bounds`) select the labels that can be among the best; only these are scored, with the bits of
+`score_inverted`.
 
-Where bounds do not hold (a value below 0 or too large, a sum that divides) or leave too many
-labels, a row's scores of all labels are made instead; and those of all rows that follow, if bounds
-have left many labels of a batch.
+A batch of rows takes three steps. First, each row gets the sums of its rare columns, and its heavy labels are scored, which gives a
+first k-th best value. Then the table of the frequent columns is processed tile by tile, each for all rows, and selects the labels
+whose bounds reach the k-th best value. Finally these are scored.
+
+If bounds do not hold (a value below 0 or too large, a sum that divides) or select too many labels, all labels of a row are scored.
+If bounds select many labels of a batch, this is done for all following rows.
 """
 
 from typing import NamedTuple
@@ -22,20 +22,20 @@ from hpcml.kernels.rows import first_at_least
 from hpcml.kernels.scores import add_column, score_row_by_column
 from hpcml.kernels.top import NONE, keep_one, keep_row, score_inverted, value_of
 
-PARTS = 4  # a value's m is divided among so many lines at most
-SEARCH = 32  # a label with so many times the weights that the row has values is searched, not read
+PARTS = 4  # maximum lines among which a value's m is divided
+SEARCH = 32  # ratio of weights to row values above which a label's weights are searched instead of read
 BATCH, ROOM = 2048, 1 << 27  # rows of a batch, and bytes of their sums of rare columns
 FIRST = 128  # rows of the first batch
-MOST_LEFT = 4096  # labels of a row that are scored one by one, at most
-FEW_LEFT = 256  # if more than one label in so many is left on average, the rows that follow go without
-LARGEST = 1e15  # of numbers that bounds are made of
+MOST_LEFT = 4096  # maximum labels of a row that are scored one by one
+FEW_LEFT = 256  # bounds are no longer used when they select more than one label in this number on average
+LARGEST = 1e15  # largest number in a bound
 Arrays = tuple[np.ndarray, ...]
 
 
 class Index(NamedTuple):
     """The bounds of a model's scores, by blocks of labels (`hpcml.kernels.bounds`)."""
 
-    places: np.ndarray  # (c) the line of a frequent column in `table`, or −1
+    line_of: np.ndarray  # (c) the line of a frequent column in `table`, or −1
     scales: np.ndarray  # of the lines
     table: np.ndarray  # (tiles, lines, TILE) bytes
     rare: Arrays  # the rare columns: (begins, blocks, weights)
@@ -47,29 +47,27 @@ class Index(NamedTuple):
 
 
 class RowBatch(NamedTuple):
-    """Arrays for the rows of a batch."""
-
     values: Arrays  # columns, values and factors of one row
     rare: np.ndarray  # (n, blocks) sums of rare columns
-    units: np.ndarray  # (n) what 1 stands for in sums of the table; 0: the row has no bounds
-    worst: np.ndarray  # (n) float32 not above the k-th best value
+    units: np.ndarray  # (n) unit of the table's sums; 0: the row has no bounds
+    worst: np.ndarray  # (n) float32, at most the k-th best value
     ends: np.ndarray  # (n + 1) row i has lines[ends[i] : ends[i + 1]] times `numbers`
     lines: np.ndarray
     numbers: np.ndarray
-    found: np.ndarray  # (n, room) labels that bounds leave
+    selected: np.ndarray  # (n, room) labels selected by bounds
     bounds: np.ndarray  # (n, room) of these
-    counts: np.ndarray  # (n) how many they are; only as many as there is room for are kept
+    counts: np.ndarray  # (n) number of selected labels; may exceed the room
 
 
 @njit
 def _slack(n):
-    """A factor above 1 by more than all roundings of single precision in a sum of n values."""
+    """A factor above 1 by more than all float32 roundings in a sum of n values."""
     return 1.0 + (n + 32) * 2.0**-22
 
 
 @njit
 def _mark(columns, marks):
-    """Mark a row's columns (1), and list the places k of each column."""
+    """Mark a row's columns, and list the value indices k of each column."""
     marked, first, following = marks
     for k in range(columns.size):
         column = np.uint64(columns[k])
@@ -86,7 +84,7 @@ def _unmark(columns, marked):
 
 @njit
 def _read(indices, marked, hits):
-    """The places in `indices` of marked columns, into hits; how many."""
+    """Write the positions in `indices` of marked columns to hits; return their number."""
     n = np.uint64(0)
     for p in range(indices.size):
         hits[n] = p
@@ -96,30 +94,30 @@ def _read(indices, marked, hits):
 
 @njit
 def _sum_read(indices, weights, values, marks, room):
-    """Σ x (w factor) in the order of the row's values, of few weights."""
+    """Σ x (w factor) in the order of the row's values, reading all weights."""
     _, x, factors = values
-    hits, places, found = room
+    hits, order, hit_weights = room
     n = 0
     for h in range(_read(indices, marks[0], hits)):
         p = np.uint64(hits[h])
         k = marks[1][np.uint64(indices[p])]
         while k >= 0:
             at = n
-            while at > 0 and places[at - 1] > k:
-                places[at], found[at] = places[at - 1], found[at - 1]
+            while at > 0 and order[at - 1] > k:
+                order[at], hit_weights[at] = order[at - 1], hit_weights[at - 1]
                 at -= 1
-            places[at], found[at] = k, np.float64(weights[p])
+            order[at], hit_weights[at] = k, np.float64(weights[p])
             n += 1
             k = marks[2][k]
     total = 0.0
     for i in range(n):
-        total += x[places[i]] * (found[i] * factors[places[i]])
+        total += x[order[i]] * (hit_weights[i] * factors[order[i]])
     return total
 
 
 @njit
 def _sum_searched(indices, weights, values):
-    """The same of many weights."""
+    """`_sum_read` by binary search, for many weights."""
     columns, x, factors = values
     total = 0.0
     for k in range(columns.size):
@@ -131,7 +129,6 @@ def _sum_searched(indices, weights, values):
 
 @njit
 def _score(label, W, bias, values, marks, room):
-    """The score of one label, with the bits of `score_inverted`."""
     begin, end = np.uint64(W[0][label]), np.uint64(W[0][label + 1])
     indices, weights = W[1][begin:end], W[2][begin:end]
     if indices.size > SEARCH * values[0].size:
@@ -141,7 +138,7 @@ def _score(label, W, bias, values, marks, room):
 
 @njit
 def _values(csr, row, model, room):
-    """(columns, values, factors) of a row, in `room`."""
+    """Columns, values and factors of a row, in `room`."""
     _, columns, factors, _ = model
     begin, end = np.uint64(csr[0][row]), np.uint64(csr[0][row + 1])
     for k in range(end - begin):
@@ -153,7 +150,7 @@ def _values(csr, row, model, room):
 
 @njit
 def _add_rare_columns(values, rare, out):
-    """out (blocks) = the sums of a row's rare columns. False if bounds do not hold."""
+    """out (blocks) = sums of a row's rare columns. Return False if bounds do not hold."""
     columns, x, factors = values
     begins, blocks, weights = rare
     out[:] = np.float32(0.0)
@@ -168,8 +165,7 @@ def _add_rare_columns(values, rare, out):
 
 
 @njit
-def _take_heavy(values, index, bias, scores, sigmoids, best):
-    """Score the heavy labels, and take them into a row's heap."""
+def _score_heavy(values, index, bias, scores, sigmoids, best):
     (columns, x, factors), (begins, lanes, weights), labels = values, index.by_column, index.heavy
     scores[:] = 0.0
     for k in range(columns.size):
@@ -181,24 +177,25 @@ def _take_heavy(values, index, bias, scores, sigmoids, best):
 
 @njit
 def _divide(values, gap, index, lines, numbers):
-    """A row's lines and numbers m of the table: how many, and what 1 in their
-    sums stands for: FULL for 4 times `gap`, or for the largest sum that there can be.
+    """Write a row's lines and integers m of the table; return their number and the unit of their sums.
+
+    FULL corresponds to 4 times `gap`, or to the largest possible sum.
     """
-    (columns, x, factors), places, scales = values, index.places, index.scales
+    (columns, x, factors), line_of, scales = values, index.line_of, index.scales
     slack, n = _slack(columns.size), 0
     total, largest = 0.0, 0.0
     for k in range(columns.size):
-        if places[columns[k]] >= 0:
-            step = x[k] * factors[k] * slack * scales[places[columns[k]]]
+        if line_of[columns[k]] >= 0:
+            step = x[k] * factors[k] * slack * scales[line_of[columns[k]]]
             total, largest = total + LEVELS * step, max(largest, step)
     total = min(total, 4.0 * gap) if gap > 0.0 else total
     unit = max(total / FULL, 1.01 * largest / ((PARTS - 1) * MOST_AT_ONCE), 1e-30)
     for k in range(columns.size):
-        place = places[columns[k]]
-        if place >= 0:
-            left = np.int64(np.ceil(x[k] * factors[k] * slack * scales[place] / unit))
+        line = line_of[columns[k]]
+        if line >= 0:
+            left = np.int64(np.ceil(x[k] * factors[k] * slack * scales[line] / unit))
             while left > 0:
-                lines[n], numbers[n] = place, min(left, MOST_AT_ONCE)
+                lines[n], numbers[n] = line, min(left, MOST_AT_ONCE)
                 left -= MOST_AT_ONCE
                 n += 1
     return n, unit
@@ -206,13 +203,12 @@ def _divide(values, gap, index, lines, numbers):
 
 @njit
 def _below(value):
-    """A float32 that is not above a value."""
     return np.float32(value - abs(value) * 2.0**-22 - 1e-30)
 
 
 @njit
 def _bound_blocks(sums, rare, unit, worst, blocks, out):
-    """out[a] = the largest value that block a of a tile can have; whether any reaches `worst`."""
+    """out[a] = upper bound of the values of block a of a tile; return whether any reaches `worst`."""
     bases, slopes = blocks
     n = np.int32(0)
     for a in range(TILE):
@@ -224,31 +220,28 @@ def _bound_blocks(sums, rare, unit, worst, blocks, out):
 
 @njit
 def _append(begin, total, worst, labels, out):
-    """Append the labels of a block that can have a value of `worst`; how many there are then.
-
-    `total` bounds their sums; `out` is (labels, bounds, how many there are already).
-    """
+    """Append the labels of a block whose bound reaches `worst`; return their total number. `out` is (labels, bounds, number)."""
     bases, slopes = labels
-    found, bounds, n = out
+    selected, bounds, n = out
     for label in range(begin, min(begin + BLOCK, bases.size)):
         bound = total * slopes[label] + bases[label]
         if not bound < worst and bases[label] > -np.inf:  # heavy labels are in no block
-            if n < found.size:
-                found[n], bounds[n] = label, bound
+            if n < selected.size:
+                selected[n], bounds[n] = label, bound
             n += 1
     return n
 
 
 @njit
-def _begin(csr, rows, model, sums, sigmoids, index, batch, best):
-    """The first step of a batch."""
+def _start_batch(csr, rows, model, sums, sigmoids, index, batch, best):
+    """First step of a batch."""
     ends, scores = batch.ends, np.empty(index.heavy.size)
     ends[0] = 0
     for i in range(rows.size):
         own, values = (best[0][i], best[1][i]), _values(csr, rows[i], model, batch.values)
         batch.units[i], ends[i + 1] = 0.0, ends[i]
         if sums[i] == 1.0 and _add_rare_columns(values, index.rare, batch.rare[i]):
-            _take_heavy(values, index, model[3], scores, sigmoids, own)
+            _score_heavy(values, index, model[3], scores, sigmoids, own)
             least = value_of(own[0][0], own[1][0], *sigmoids)
             gap = (least - index.usual[0]) / index.usual[1]
             n, batch.units[i] = _divide(values, gap, index, batch.lines[ends[i] :], batch.numbers[ends[i] :])
@@ -257,50 +250,50 @@ def _begin(csr, rows, model, sums, sigmoids, index, batch, best):
 
 
 @njit
-def _bound(index, batch, n_rows):
-    """The second step of a batch: the labels that are left of each row, and how many."""
+def _select_labels(index, batch, n_rows):
+    """Second step of a batch: select the labels of each row."""
     table, (bases, slopes), units, worst, counts = index.table, index.blocks, batch.units, batch.worst, batch.counts
     sums, most = np.empty(TILE, np.uint16), np.empty(TILE, np.float32)
     counts[:n_rows] = 0
     for tile in range(table.shape[0]):
-        here = slice(tile * TILE, tile * TILE + TILE)
-        of_blocks = bases[here], slopes[here]
+        blocks = slice(tile * TILE, tile * TILE + TILE)
+        block_lines = bases[blocks], slopes[blocks]
         for i in range(n_rows):
-            if units[i] == 0.0 or counts[i] > batch.found.shape[1]:
+            if units[i] == 0.0 or counts[i] > batch.selected.shape[1]:
                 continue
-            unit, own = np.float32(units[i]), batch.rare[i][here]
+            unit, own = np.float32(units[i]), batch.rare[i][blocks]
             add_levels(table[tile], batch.lines, batch.numbers, batch.ends[i], batch.ends[i + 1], sums)
-            if _bound_blocks(sums, own, unit, worst[i], of_blocks, most):
+            if _bound_blocks(sums, own, unit, worst[i], block_lines, most):
                 for a in range(TILE):
                     if not most[a] < worst[i]:
                         total = np.float32(np.inf) if sums[a] == FULL else np.float32(sums[a]) * unit + own[a]
-                        out = batch.found[i], batch.bounds[i], counts[i]
+                        out = batch.selected[i], batch.bounds[i], counts[i]
                         counts[i] = _append((tile * TILE + a) * BLOCK, total, worst[i], index.labels, out)
 
 
 @njit
-def _take(found, bounds, values, W, bias, sigmoids, marks, room, best):
-    """The third step of a row: score the labels that are left, if their bounds still leave them."""
+def _score_selected(selected, bounds, values, W, bias, sigmoids, marks, room, best):
+    """Third step of a row: score the selected labels whose bounds still reach the k-th best value."""
     worst = _below(value_of(best[0][0], best[1][0], *sigmoids))
     _mark(values[0], marks)
-    for i in range(found.size):
+    for i in range(selected.size):
         if not bounds[i] < worst:
-            score = _score(found[i], W, bias, values, marks, room)
-            keep_one(score, found[i], *sigmoids, *best)
+            score = _score(selected[i], W, bias, values, marks, room)
+            keep_one(score, selected[i], *sigmoids, *best)
             worst = _below(value_of(best[0][0], best[1][0], *sigmoids))
     _unmark(values[0], marks[0])
 
 
 @njit
-def _finish(csr, rows, model, sums, sigmoids, scoring, batch, best):
-    """The third step of a batch. The first label whose score is not a number, or −1."""
+def _finish_batch(csr, rows, model, sums, sigmoids, scoring, batch, best):
+    """Third step of a batch. Return the first label whose score is NaN, or −1."""
     (W, marks, room), bias, scores = scoring, model[3], np.empty(0)
     for i in range(rows.size):
         n, own = batch.counts[i], (best[0][i], best[1][i])
-        if batch.units[i] > 0.0 and n <= batch.found.shape[1]:
+        if batch.units[i] > 0.0 and n <= batch.selected.shape[1]:
             if n:
                 values = _values(csr, rows[i], model, batch.values)
-                _take(batch.found[i][:n], batch.bounds[i][:n], values, W, bias, sigmoids, marks, room, own)
+                _score_selected(batch.selected[i][:n], batch.bounds[i][:n], values, W, bias, sigmoids, marks, room, own)
             continue
         own[0][:], own[1][:] = -np.inf, NONE
         scores = np.empty(bias.size) if scores.size == 0 else scores
@@ -313,7 +306,7 @@ def _finish(csr, rows, model, sums, sigmoids, scoring, batch, best):
 
 @njit
 def _sizes(indptr, rows, step):
-    """The most values of a row, and the most lines of `step` rows, wherever they begin."""
+    """Return the maximum values of a row, and the maximum lines of any `step` consecutive rows."""
     longest, most, total = 0, 0, 0
     for i in range(rows.size):
         n = indptr[rows[i] + 1] - indptr[rows[i]]
@@ -326,10 +319,7 @@ def _sizes(indptr, rows, step):
 
 @njit
 def best_pruned(csr, rows, model, W, sums, sigmoids, index, best_scores, best_labels):
-    """What `score_inverted` does, with the help of an index.
-
-    W is the model's CSR matrix.
-    """
+    """`score_inverted` with the help of an index; W is the model's CSR matrix."""
     n_blocks, n_columns = index.blocks[0].size, model[0][0].size
     step = max(1, min(BATCH, rows.size, ROOM // (4 * n_blocks)))
     longest, most = _sizes(csr[0], rows, step)
@@ -338,17 +328,17 @@ def best_pruned(csr, rows, model, W, sums, sigmoids, index, best_scores, best_la
     values, n_left = (np.empty(longest, np.int64), np.empty(longest), np.empty(longest)), min(MOST_LEFT, n_blocks // 8)
     rare, lines, numbers = np.empty((step, n_blocks), np.float32), np.empty(most, np.int32), np.empty(most, np.int32)
     units, worst, ends = np.empty(step), np.empty(step, np.float32), np.empty(step + 1, np.int64)
-    found, bounds, counts = np.empty((step, n_left), np.int64), np.empty((step, n_left), np.float32), np.zeros(step, np.int64)
-    batch = RowBatch(values, rare, units, worst, ends, lines, numbers, found, bounds, counts)
-    begin, end, worth = 0, min(step, FIRST), True
-    while begin < rows.size and worth:
-        some = slice(begin, end)
-        best = best_scores[some], best_labels[some]
-        _begin(csr, rows[some], model, sums[some], sigmoids, index, batch, best)
-        _bound(index, batch, rows[some].size)
-        bad = _finish(csr, rows[some], model, sums[some], sigmoids, scoring, batch, best)
+    selected, bounds, counts = np.empty((step, n_left), np.int64), np.empty((step, n_left), np.float32), np.zeros(step, np.int64)
+    batch = RowBatch(values, rare, units, worst, ends, lines, numbers, selected, bounds, counts)
+    begin, end, is_useful = 0, min(step, FIRST), True
+    while begin < rows.size and is_useful:
+        part = slice(begin, end)
+        best = best_scores[part], best_labels[part]
+        _start_batch(csr, rows[part], model, sums[part], sigmoids, index, batch, best)
+        _select_labels(index, batch, rows[part].size)
+        bad = _finish_batch(csr, rows[part], model, sums[part], sigmoids, scoring, batch, best)
         if bad >= 0:
             return bad
-        worth = batch.counts[: rows[some].size].mean() <= model[3].size / FEW_LEFT
+        is_useful = batch.counts[: rows[part].size].mean() <= model[3].size / FEW_LEFT
         begin, end = end, end + step
     return score_inverted(csr, rows[begin:], model, sums[begin:], sigmoids, best_scores[begin:], best_labels[begin:])

@@ -1,11 +1,11 @@
-"""Compiled passes over rows: content hashes, and the assignment of rows to parts."""
+"""Content hashes of rows, and the assignment of rows to parts."""
 
 import numpy as np
 
 from hpcml.kernels import njit
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-EVERYTHING = 0.02  # the weight of the number of rows in a part, beside that of a row's labels
+EVERYTHING = 0.02  # weight of the number of rows in a part, relative to a row's labels
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
@@ -19,10 +19,9 @@ def mix(x):
 
 @njit
 def hash_rows(lengths, indices, values, features, out):
-    """out[i] = a hash of row i: its features (keys `features`, or numbers if empty) and values.
+    """out[i] = hash of row i: its features (`features`, or their numbers if empty) and values (`values`: uint32 bits).
 
-    `values` are the bits of the values (uint32). Neither the order of the features nor
-    values of 0 matter.
+    It does not depend on the order of the features or on explicit zeros.
     """
     at = 0
     for i in range(lengths.size):
@@ -38,14 +37,13 @@ def hash_rows(lengths, indices, values, features, out):
 
 @njit
 def assign(indptr, labels, weights, shares, room, draws, order, group_indptr, group_rows, deviations, part):
-    """part[i] (int8) = the part of row i, so that every part gets its share of the rows of each label.
+    """part[i] (int8) = part of row i, such that every part gets its share of the rows of each label.
 
-    Groups of rows (group_indptr, group_rows) are taken in the given `order`. Each goes to the part that adds
-    least to the sum over labels (indptr, labels: the label sets of rows) of `weights` times the
-    squares of `deviations` (labels + 1, parts; 0 at first): the rows that a part has of a label,
-    less its share (`shares`) of those assigned. The last line is of all rows. Of several parts it
-    is the one with most `room` (rows, the capacities at first), then the one that the draw of the
-    first row points at. A part without room for the group is not chosen while another has room.
+    Groups of rows (group_indptr, group_rows) are assigned in the given `order`, each to the part that adds least to the sum over
+    labels (indptr, labels: label sets of rows) of `weights` times the squared `deviations` (labels + 1, parts; 0 at first): rows of
+    a label in a part, minus its share (`shares`) of those assigned. The last line counts all rows. Ties go to the part with most
+    `room` (rows; initially the capacities), then to the one that the first row's draw selects. A part without room for the group is
+    chosen only if no part has room.
     """
     n_parts, everything = shares.size, deviations.shape[0] - 1
     inside, cost = np.zeros(everything + 1), np.empty(n_parts)

@@ -1,4 +1,4 @@
-"""Passes over CSR rows before training: what features hold, how long rows are, compact copies."""
+"""Passes over CSR rows before training: feature statistics, row sizes, compact copies."""
 
 from typing import NamedTuple
 
@@ -6,23 +6,21 @@ import numpy as np
 
 from hpcml.kernels import njit
 
-FOLDED = -1  # in `column_of`: a feature that only one training row has
-ABSENT = -2  # in `column_of`: a feature that no training row has
-FREQUENT = 4096  # first columns: so many weights of 16 labels stay in the second-level cache
+FOLDED = -1  # in `column_of`: a feature of one training row only
+ABSENT = -2  # in `column_of`: a feature of no training row
+FREQUENT = 4096  # leading columns whose weights of 16 labels fit the L2 cache
 
 
 class Columns(NamedTuple):
-    """Where the values of some rows go."""
-
     of: np.ndarray  # (n_features): a column, FOLDED or ABSENT
     fold: np.ndarray  # (n): the column of a row's folded features, or −1
-    fold_norm: np.ndarray  # (n): their norm
+    fold_norm: np.ndarray  # (n): norm of these features
     bias: int  # the column of the constant feature, or −1
 
 
 @njit
 def column_extremes(indptr, indices, data, rows, largest, counts, smallest):
-    """Over x_ij ≠ 0 of `rows`: largest[j] = max |x_ij|, counts[j] += 1; smallest[0] of all."""
+    """Over x_ij ≠ 0 of `rows`: largest[j] = max |x_ij|, counts[j] += 1, and smallest[0] = min |x_ij|."""
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             j, size = np.uint64(indices[k]), abs(data[k])
@@ -34,7 +32,7 @@ def column_extremes(indptr, indices, data, rows, largest, counts, smallest):
 
 @njit
 def add_moments(indptr, indices, data, rows, factors, grid, sums):
-    """sums[0, j] += z, sums[1, j] += z² over `rows`, with z = x_ij factors[j] of size ≤ 1; in whole multiples of 1/grid (int64)."""
+    """sums[0, j] += z and sums[1, j] += z² over `rows`, for z = x_ij factors[j], |z| ≤ 1, as int64 multiples of 1/grid."""
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             j = np.uint64(indices[k])
@@ -45,7 +43,7 @@ def add_moments(indptr, indices, data, rows, factors, grid, sums):
 
 @njit
 def row_sizes(indptr, indices, data, rows, column_of, sizes, squares, folded):
-    """For each row: how many values have a column, Σ x² of all, and of `FOLDED` features."""
+    """Per row: number of values with a column, Σ x² of all values, and Σ x² of FOLDED features."""
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             column, x = column_of[np.uint64(indices[k])], np.float64(data[k])
@@ -58,9 +56,8 @@ def row_sizes(indptr, indices, data, rows, column_of, sizes, squares, folded):
 
 @njit
 def compact(indptr, indices, data, rows, columns, out_indptr, out_indices, out_data):
-    """Copy `rows` to where out_indptr[0] says; all FOLDED features of a row become one value.
-
-    The FREQUENT first columns come before the others.
+    """Copy `rows` to out_indptr[0] and following; FOLDED features of a row become one value, and the FREQUENT first columns come
+    first.
     """
     column_of, fold_column, fold_norm, bias_column = columns
     at = out_indptr[0]
@@ -82,7 +79,7 @@ def compact(indptr, indices, data, rows, columns, out_indptr, out_indices, out_d
 
 @njit
 def fold_factors(indptr, indices, data, rows, columns, out, factors):
-    """out[j], factors[j] of the FOLDED features of `rows`: the row's column, x_ij over its norm."""
+    """out[j], factors[j] = column of the row and x_ij over its norm, for FOLDED features of `rows`."""
     column_of, fold_column, fold_norm, _ = columns
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
@@ -93,7 +90,7 @@ def fold_factors(indptr, indices, data, rows, columns, out, factors):
 
 @njit
 def count_features(indptr, indices, data, rows, out):
-    """out[j] += the number of `rows` in which feature j is not 0."""
+    """out[j] += number of `rows` with a non-zero feature j."""
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             if data[k] != 0:
@@ -102,36 +99,36 @@ def count_features(indptr, indices, data, rows, out):
 
 @njit
 def count_labels(y_indptr, y_indices, rows, out):
-    """out[l] += the number of `rows` that have label l."""
+    """out[l] += number of `rows` with label l."""
     for i in range(rows.size):
         for k in range(np.uint64(y_indptr[rows[i]]), np.uint64(y_indptr[rows[i] + 1])):
             out[np.uint64(y_indices[k])] += 1
 
 
 @njit
-def transpose(begins, ends, indices, data, first, places, out_rows, out_data, positive=False):
-    """Write the entries begins[i] ≤ k < ends[i] of every row i column by column: i into out_rows, data[k] into out_data.
+def transpose(begins, ends, indices, data, first, positions, out_rows, out_data, positive=False):
+    """Write the entries begins[i] ≤ k < ends[i] of every row i by column: i to out_rows, data[k] to out_data.
 
-    places[c − first] (int64) is the place of the next entry of column c and is advanced. Columns without a place, or with a place
-    below 0, are left out; with `positive`, values of at most 0 too. `data` and `out_data` may be None.
+    positions[c − first] (int64) is the next position of column c and is advanced. Columns without a position, or with one below 0,
+    are skipped; with `positive`, values of at most 0 too. `data` and `out_data` may be None.
     """
     for i in range(begins.size):
         for k in range(np.uint64(begins[i]), np.uint64(ends[i])):
-            c = np.uint64(indices[k] - first)  # of a column before `first`: larger than any size
-            if c >= np.uint64(places.size) or places[c] < 0:
+            c = np.uint64(indices[k] - first)  # wraps to a huge number for columns before `first`
+            if c >= np.uint64(positions.size) or positions[c] < 0:
                 continue
-            place = np.uint64(places[c])
+            position = np.uint64(positions[c])
             if data is not None:
                 if positive and not data[k] > 0.0:
                     continue
-                out_data[place] = data[k]
-            out_rows[place] = i
-            places[c] += 1
+                out_data[position] = data[k]
+            out_rows[position] = i
+            positions[c] += 1
 
 
 @njit
 def first_at_least(values, begin, end, key):
-    """Return the smallest i in [begin, end) with values[i] ≥ key, or `end` if there is none; `values` are ascending."""
+    """Return the smallest i in [begin, end) with values[i] ≥ key, or `end`; `values` are ascending."""
     while begin < end:
         middle = (begin + end) >> 1
         if values[np.uint64(middle)] < key:

@@ -1,11 +1,10 @@
 """Scores of linear models: x · w + bias, summed over a row's non-zeros in order, starting from 0.
 
-A model stores the weight of feature j for label l as W[l, columns[j]] · factors[j]. `score_rows`
-takes the weights of a block of labels as `expand_weights` makes them, `score_rows_by_column` those
-that are not 0 as `model.scoring.transpose_weights` makes them, and `score_pairs` makes each one where it needs it. But
-for adding 0, all do the same double-precision operations in the same order for a (row, label) pair,
-so they give the same bits, whatever the block of labels or the rows around it. No index is checked
-here: `hpcml.model.linear` has.
+A model stores the weight of feature j for label l as W[l, columns[j]] · factors[j]. `score_rows` uses expanded weights of a block
+of labels (`expand_weights`), `score_rows_by_column` the non-zero weights by column (`model.scoring.transpose_weights`), and
+`score_pairs` computes each weight when needed. Except for additions of 0, all do the same double-precision operations in the same
+order for a (row, label) pair, so the bits do not depend on the block of labels or the other rows. Indices are not checked;
+`hpcml.model.linear` has checked them.
 """
 
 import numpy as np
@@ -13,12 +12,11 @@ import numpy as np
 from hpcml.kernels import njit
 from hpcml.kernels.rows import first_at_least
 
-_NEAR = 1 << 12  # so many features at a time, to stay in the caches
+_NEAR = 1 << 12  # features per block, to stay in the caches
 
 
 @njit
 def _expand_row(w, columns, factors, out):
-    """out[j] = w[columns[j]] factors[j]."""
     for j in range(columns.size):
         out[j] = np.float64(w[np.uint64(columns[j])]) * np.float64(factors[j])
 
@@ -35,7 +33,6 @@ def expand_weights(W, labels, columns, factors, Wt):
 
 @njit
 def _add_scaled(x, w, out):
-    """out[l] += x w[l]."""
     for lane in range(out.size):
         out[lane] += x * w[lane]
 
@@ -67,10 +64,10 @@ def add_column(x, factor, lanes, weights, out):
 
 @njit
 def score_row_by_column(csr, row, model, divisor, out):
-    """out[l] (B) = score of a row for label l, over `divisor`; returns the first label whose score is NaN, or −1.
+    """out[l] (B) = score of a row for label l, divided by `divisor`; return the first label whose score is NaN, or −1.
 
-    `csr` is (indptr, indices, data); `model` is (by_column, columns, factors, bias), with the weights by column as
-    (begins, lanes, weights): begins[c] ≤ p < begins[c + 1] are the entries of column c.
+    `csr` is (indptr, indices, data); `model` is (by_column, columns, factors, bias), with weights by column as (begins, lanes,
+    weights): begins[c] ≤ p < begins[c + 1] are the entries of column c.
     """
     (indptr, indices, data), ((begins, lanes, weights), columns, factors, bias), n_nan = csr, model, 0
     out[:] = 0.0
@@ -87,11 +84,11 @@ def score_row_by_column(csr, row, model, divisor, out):
 
 @njit
 def score_rows_by_column(csr, rows, model, divisors, out):
-    """`score_row_by_column` of row rows[i], over divisors[i], into out[i]; returns the first such label, or −1."""
+    """`score_row_by_column` of row rows[i], divided by divisors[i], to out[i]; return the first such label, or −1."""
     bad = -1
     for i in range(rows.size):
-        found = score_row_by_column(csr, rows[i], model, divisors[i], out[i])
-        bad = found if bad < 0 else bad
+        nan_label = score_row_by_column(csr, rows[i], model, divisors[i], out[i])
+        bad = nan_label if bad < 0 else bad
     return bad
 
 
@@ -116,23 +113,23 @@ def score_pairs(indptr, indices, data, rows, labels, W, tables, bias, out):
 
 @njit
 def count_sorted(scores, values, above, equal):
-    """Place ascending `scores` among ascending distinct `values` (n): equal[i] += those equal to
-    values[i], above[i] (n + 1) += those above values[i - 1] and not above values[i].
+    """Compare ascending `scores` with ascending distinct `values` (n): equal[i] += scores equal to values[i]; above[i] (n + 1) +=
+    scores in (values[i − 1], values[i]].
     """
-    place = 0
+    position = 0
     for i in range(scores.size):
-        step, end = 1, place
+        step, end = 1, position
         while end < values.size and values[np.uint64(end)] < scores[i]:  # steps that double: the next place is near
-            place, end, step = end + 1, end + step, 2 * step
-        place = first_at_least(values, place, min(end, values.size), scores[i])
-        above[place] += 1
-        if place < values.size and values[place] == scores[i]:
-            equal[place] += 1
+            position, end, step = end + 1, end + step, 2 * step
+        position = first_at_least(values, position, min(end, values.size), scores[i])
+        above[position] += 1
+        if position < values.size and values[position] == scores[i]:
+            equal[position] += 1
 
 
 @njit
 def sum_rows(indptr, indices, data, rows, factors, out):
-    """out[i] = 1 + Σ row rows[i] where factors[j] ≠ 0; how many rows come before a value < 0."""
+    """out[i] = 1 + Σ row rows[i] where factors[j] ≠ 0. Return the number of rows before the first negative value."""
     for i in range(rows.size):
         out[i] = 0.0
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):

@@ -1,11 +1,9 @@
-"""Parsing svmlight text, at a few nanoseconds a byte; what is unusual is handed back to a slower
-parser that knows everything.
+"""Fast parsing of svmlight text, at a few nanoseconds per byte; unusual text is left to a slower, complete parser.
 
-A number m · 10^e (m < 10¹⁹, its digits) becomes the nearest double in one of two ways: where m ≤
-2⁵³ and |e| ≤ 22, m and 10^|e| are doubles, and one multiplication or division rounds once; else by
-the 128-bit product of m and a rounded power of five (D. Lemire, Number parsing at a gigabyte per
-second, 2021, algorithm 1), which is exact enough for every m below 2⁶⁴. No text is read behind its
-last byte, which must be a newline.
+A number m · 10^e (m < 10¹⁹, its digits) is rounded to the nearest double in one of two ways. If m ≤ 2⁵³ and |e| ≤ 22, m and 10^|e|
+are doubles, and one multiplication or division rounds once. Otherwise the 128-bit product of m and a rounded power of five is used
+(D. Lemire, Number parsing at a gigabyte per second, 2021, algorithm 1), which is exact enough for every m below 2⁶⁴. The text must
+end with a newline; nothing is read behind it.
 """
 
 import numpy as np
@@ -20,17 +18,17 @@ _ZEROS, _SIXES, _TOPS = (np.uint64(byte * 0x0101010101010101) for byte in (0x30,
 _ORDER, _EVEN = np.uint64(0x0001020304050607), np.uint64(0x000000FF000000FF)
 _MILLION_HUNDRED, _TEN_THOUSAND_ONE = np.uint64((1000000 << 32) + 100), np.uint64((10000 << 32) + 1)
 _TENS = 10 ** np.arange(9, dtype=np.uint64)
-MAX_DIGITS = 19  # so many digits always fit 64 bits
+MAX_DIGITS = 19  # always fit 64 bits
 MAX_INDEX_DIGITS = 10
-MAX_INTEGER = np.uint64(1 << 53)  # doubles hold all integers up to it
+MAX_INTEGER = np.uint64(1 << 53)  # doubles represent all integers up to it
 MAX_VALUE = float(np.finfo(np.float32).max)
-TENS = np.array([float(10**power) for power in range(23)])  # those powers of ten that are doubles
-FEW_LABELS = 64  # are sorted as they come
-FIRST_POWER, LAST_POWER = -307, 288  # of ten; whatever 19 digits are before them, the product is a normal double
+TENS = np.array([float(10**power) for power in range(23)])  # powers of ten that are doubles
+FEW_LABELS = 64  # are sorted by insertion
+FIRST_POWER, LAST_POWER = -307, 288  # exponents whose product with any 19 digits is a normal double
 
 
 def _power_of_five(q: int) -> int:
-    """The 128 leading bits of 5^q, rounded down; up for -27 ≤ q < 0, where 5^-q fits 64."""
+    """Return the 128 leading bits of 5^q, rounded down; rounded up for −27 ≤ q < 0, where 5^−q fits 64 bits."""
     power = 5 ** abs(q)
     if q < 0:
         power = (1 << (power.bit_length() + 127)) // power + (q >= -27)
@@ -44,7 +42,6 @@ FIVES_LOW = np.array([power & (2**64 - 1) for power in _POWERS], dtype=np.uint64
 
 @njit
 def _product(a, b):
-    """(high, low): the 128 bits of a · b."""
     a1, a0, b1, b0 = a >> _32, a & _LOW, b >> _32, b & _LOW
     middle = a1 * b0 + (a0 * b0 >> _32)
     other = a0 * b1 + (middle & _LOW)
@@ -60,10 +57,10 @@ def _nearest(m, e, bits):
         if m >> (_64 - step) == _0:
             m <<= step
             shift += step
-    place = np.uint64(e - FIRST_POWER)
-    high, low = _product(m, FIVES_HIGH[place])
-    if high & np.uint64(511) == np.uint64(511):  # the lower half of the power might carry into the digits that count
-        more, _ = _product(m, FIVES_LOW[place])
+    index = np.uint64(e - FIRST_POWER)
+    high, low = _product(m, FIVES_HIGH[index])
+    if high & np.uint64(511) == np.uint64(511):  # the lower half of the power might carry
+        more, _ = _product(m, FIVES_LOW[index])
         low += more
         if low < more:
             high += _1
@@ -83,7 +80,7 @@ def _nearest(m, e, bits):
 
 @njit
 def _eight(text, at):
-    """The eight bytes from `at` on as a number, the first lowest; compiled to one load."""
+    """Eight bytes from `at` as a number, first byte lowest; compiled to one load."""
     at, word = np.uint64(at), _0
     for k in range(8):
         word |= np.uint64(text[at + np.uint64(k)]) << np.uint64(8 * k)
@@ -92,28 +89,28 @@ def _eight(text, at):
 
 @njit
 def _value_of(digits):
-    """The number of eight digits, one a byte, the first lowest: pairs, then fours, are joined."""
+    """The number of eight digits, one per byte, first digit lowest: pairs, then fours, are joined."""
     digits = digits * _10 + (digits >> _8)
     return ((digits & _EVEN) * _MILLION_HUNDRED + ((digits >> _16) & _EVEN) * _TEN_THOUSAND_ONE) >> _32
 
 
 @njit
 def _digits(text, at, value):
-    """(value with the digits from `at` on behind its own, position behind them), modulo 2⁶⁴."""
+    """(value followed by the digits at `at`, position behind them), modulo 2⁶⁴."""
     while True:
         digits = _eight(text, at) ^ _ZEROS
-        others = ((digits + _SIXES) | digits) & _TOPS  # the lowest bit set is in the first byte that is no digit
+        others = ((digits + _SIXES) | digits) & _TOPS  # its lowest bit is in the first byte that is not a digit
         if others != _0:
             n = ((others & (_0 - others)) >> _7) * _ORDER >> np.uint64(56)
-            some = digits << (np.uint64(56) - _8 * n) << _8  # a new name: numba 0.68 compiles the loop wrongly with the old one
-            return value * _TENS[n] + _value_of(some), at + np.int64(n)
+            leading = digits << (np.uint64(56) - _8 * n) << _8  # a new name: numba 0.68 miscompiles the loop with the old one
+            return value * _TENS[n] + _value_of(leading), at + np.int64(n)
         value = value * _TENS[_8] + _value_of(digits)
         at += 8
 
 
 @njit
 def _exponent(text, at):
-    """(exponent, position behind) of what follows an `e`; -1 for what is none, or too long."""
+    """(exponent, position behind) of the text after an `e`; position −1 if it is missing or too long."""
     negative = text[np.uint64(at)] == MINUS
     if negative or text[np.uint64(at)] == PLUS:
         at += 1
@@ -125,7 +122,7 @@ def _exponent(text, at):
 
 @njit
 def _significant(text, begin, n_digits):
-    """How many of the digits from `begin` on, a point among them, follow leading zeros."""
+    """Number of digits from `begin`, after leading zeros; a point may be among them."""
     while n_digits > 0 and (text[np.uint64(begin)] == _ZERO or text[np.uint64(begin)] == POINT):
         n_digits -= text[np.uint64(begin)] == _ZERO
         begin += 1
@@ -134,7 +131,7 @@ def _significant(text, begin, n_digits):
 
 @njit
 def _any_number(text, at, bits):
-    """(the double at `at`, position behind it); position -1 for what is no plain number."""
+    """(the double at `at`, position behind it); position −1 for anything but a plain number."""
     negative = text[np.uint64(at)] == MINUS
     if negative or text[np.uint64(at)] == PLUS:
         at += 1
@@ -164,11 +161,11 @@ def _any_number(text, at, bits):
 
 @njit(inline="always")
 def _number(text, begin, bits):
-    """As `_any_number`, faster for few digits without exponent; inlined, for calls cost as much."""
+    """`_any_number`, faster for few digits without exponent; inlined because calls are as expensive."""
     negative = text[np.uint64(begin)] == MINUS
     start = begin + negative
     m, at = np.uint64(text[np.uint64(start)]) - _ZERO, start + 1
-    if m > _9 or np.uint64(text[np.uint64(at)]) - _ZERO <= _9:  # not one digit before the point, as in 1 and 0.5
+    if m > _9 or np.uint64(text[np.uint64(at)]) - _ZERO <= _9:  # unless one digit precedes the point, as in 1 and 0.5
         m, at = _digits(text, start, _0)
     n_digits, n_behind = at - start, 0
     if text[np.uint64(at)] == POINT:
@@ -183,7 +180,7 @@ def _number(text, begin, bits):
 
 @njit
 def _blanks(text, at):
-    """The position of the first byte from `at` on that is no white space, or ends the line."""
+    """Position of the first byte from `at` that is not white space, or that ends the line."""
     byte = text[np.uint64(at)]
     while byte == BLANK or (TAB <= byte <= RETURN and byte != NEWLINE):
         at += 1
@@ -193,13 +190,12 @@ def _blanks(text, at):
 
 @njit
 def _ends_token(byte):
-    """Whether a byte is white space or begins a comment."""
+    """Return whether a byte is white space or starts a comment."""
     return byte in (BLANK, HASH) or TAB <= byte <= RETURN
 
 
 @njit
 def _line_end(text, at):
-    """The position behind the newline that ends the line of `at`, with a comment or without."""
     while text[np.uint64(at)] != NEWLINE:
         at += 1
     return at + 1
@@ -207,22 +203,22 @@ def _line_end(text, at):
 
 @njit
 def _labels(text, at, labels, begin, bits):
-    """(how many, position behind): write labels at `at` to labels[begin:]; position -1 of none.
+    """(number of labels, position behind): write the labels at `at` to labels[begin:]; position −1 if there are none.
 
-    They ascend, but if there are more than a few: then bits[1] (uint64) says that they may not.
+    Up to FEW_LABELS labels are sorted; otherwise bits[1] (uint64) says that they may descend.
     """
     end = begin
     while True:
         value, at = _number(text, at, bits)
         if at < 0:
             return 0, -1
-        place = end
+        position = end
         if end - begin >= FEW_LABELS and labels[np.uint64(end - 1)] > value:
             bits[1] = _1
-        while end - begin < FEW_LABELS and place > begin and labels[np.uint64(place - 1)] > value:
-            labels[np.uint64(place)] = labels[np.uint64(place - 1)]
-            place -= 1
-        labels[np.uint64(place)] = value
+        while end - begin < FEW_LABELS and position > begin and labels[np.uint64(position - 1)] > value:
+            labels[np.uint64(position)] = labels[np.uint64(position - 1)]
+            position -= 1
+        labels[np.uint64(position)] = value
         end += 1
         if text[np.uint64(at)] != COMMA:
             return end - begin, (at if _ends_token(text[np.uint64(at)]) else -1)
@@ -231,9 +227,9 @@ def _labels(text, at, labels, begin, bits):
 
 @njit
 def _pairs(text, at, first, largest, indices, data, begin, bits):
-    """(end, last index, position behind): write pairs but zeros to indices and data[begin:].
+    """(end, last index, position behind): write the non-zero pairs to indices and data from `begin`.
 
-    The position is -1 for what is unusual; `last` is first - 1 if there is no pair.
+    The position is −1 for unusual text; `last` is first − 1 if there is no pair.
     """
     end, last = begin, first - 1
     at = _blanks(text, at)
@@ -255,11 +251,10 @@ def _pairs(text, at, first, largest, indices, data, begin, bits):
 
 @njit
 def parse_lines(text, size, first, largest, lengths, indices, data, label_lengths, labels):
-    """(rows, pairs, labels, width, whether labels may descend) of svmlight lines; rows -1: odd.
+    """Parse svmlight lines: (rows, pairs, labels, width, whether labels may descend); rows is −1 for unusual text.
 
-    Indices lie in first..largest and are written from 0 on. lengths and label_lengths need room for
-    a row each line, indices and data for a pair each colon, with one to spare, labels for one each
-    line and comma.
+    Indices lie in first … largest and are written 0-based. lengths and label_lengths need one element per line, indices and data
+    one per colon and one more, labels one per line and comma.
     """
     bits = np.zeros(2, dtype=np.uint64)
     at, row, n_pairs, n_labels, width = 0, 0, 0, 0, 0

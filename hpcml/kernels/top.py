@@ -1,9 +1,7 @@
-"""The best labels of rows: those of the k largest values; of equal values, those of the lower label
-numbers.
+"""The best labels of rows: the k largest values; ties go to smaller label numbers.
 
-The value of a score is slope · score + offset with the label's numbers, or the score itself where
-`slope` is empty. While scores come in, a row's best are a heap with the worst of them first; places
-not yet taken hold −∞ of the label NONE.
+The value of a score is slope · score + offset with the label's numbers, or the score itself where `slope` is empty. A row's best
+labels are a heap with the worst one first; free entries hold −∞ of the label NONE.
 """
 
 import numpy as np
@@ -16,7 +14,7 @@ NONE = 2**31 - 1
 
 @njit
 def value_of(score, label, slope, offset):
-    """The value by which a score is compared."""
+    """Return the value by which a score is compared."""
     if slope.size == 0 or label == NONE:
         return score
     return slope[label] * score + offset[label] if slope[label] > 0.0 else offset[label]
@@ -30,29 +28,29 @@ def _is_worse(score, label, than_score, than_label, slope, offset):
 
 @njit
 def _sink(scores, labels, score, label, size, slope, offset):
-    """Put an entry in the place of the first one of a heap of `size` entries."""
-    place = 0
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
+    """Replace the first entry of a heap of `size` entries."""
+    position = 0
+    while 2 * position + 1 < size:
+        child = 2 * position + 1
         if child + 1 < size and _is_worse(scores[child + 1], labels[child + 1], scores[child], labels[child], slope, offset):
             child += 1
         if not _is_worse(scores[child], labels[child], score, label, slope, offset):
             break
-        scores[place], labels[place] = scores[child], labels[child]
-        place = child
-    scores[place], labels[place] = score, label
+        scores[position], labels[position] = scores[child], labels[child]
+        position = child
+    scores[position], labels[position] = score, label
 
 
 @njit
 def keep_one(score, label, slope, offset, best_scores, best_labels):
-    """Take the score of a label, not NaN, into a heap."""
+    """Insert the score of a label (not NaN) into a heap."""
     if _is_worse(best_scores[0], best_labels[0], score, label, slope, offset):
         _sink(best_scores, best_labels, score, label, best_scores.size, slope, offset)
 
 
 @njit
 def keep_row(scores, first, slope, offset, best_scores, best_labels):
-    """Take a row's scores of labels first, first + 1, … into its heap; NaN is never taken."""
+    """Insert a row's scores of labels first, first + 1, … into its heap, skipping NaN."""
     worst = value_of(best_scores[0], best_labels[0], slope, offset)
     for lane in range(scores.size):
         label, score = first + lane, scores[lane]
@@ -65,14 +63,14 @@ def keep_row(scores, first, slope, offset, best_scores, best_labels):
 
 @njit
 def keep_best(scores, first, slope, offset, best_scores, best_labels):
-    """Take scores (n, B) of labels first ... first + B − 1 into the rows' heaps (n, k)."""
+    """Insert scores (n, B) of labels first … first + B − 1 into the rows' heaps (n, k)."""
     for i in range(scores.shape[0]):
         keep_row(scores[i], first, slope, offset, best_scores[i], best_labels[i])
 
 
 @njit
 def sort_best(slope, offset, best_scores, best_labels):
-    """Make lists, best first, of the rows' heaps (n, k)."""
+    """Sort the rows' heaps (n, k), best first."""
     for i in range(best_scores.shape[0]):
         scores, labels = best_scores[i], best_labels[i]
         for last in range(scores.size - 1, 0, -1):
@@ -83,8 +81,7 @@ def sort_best(slope, offset, best_scores, best_labels):
 
 @njit
 def score_inverted(csr, rows, model, sums, sigmoids, best_scores, best_labels):
-    """The best labels of `rows` into their heaps (n, k), of scores over sums (n): the first label
-    with a score that is not a number, or −1.
+    """Insert the scores of `rows`, divided by sums (n), into their heaps (n, k). Return the first label with a NaN score, or −1.
 
     `csr` and `model` as in `score_row_by_column`; `sigmoids` are (slope, offset).
     """

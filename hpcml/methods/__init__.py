@@ -1,9 +1,9 @@
-"""The methods of `hpcml train`: a room for each, and `registry`, which alone names them.
+"""The methods of `hpcml train`, one package each. `registry` lists them.
 
     report = registry.train("dual", session, Path("docs.h5"), Target(Path("runs/docs")),
     DualOptions(label=("sea",)))
 
-A room has `options` (a frozen dataclass, from which flags, TOML keys and help are made), `train`, and mostly an `estimator` for
-scikit-learn. Methods with a weight vector for each label train through `linear`; `online` and `psbml` have runs of their own. No
-method imports another. Begin with `registry` and `linear`.
+A method has `options` (a frozen dataclass that defines flags, TOML keys and help), `train`, and usually an `estimator` for
+scikit-learn. Methods with a weight vector per label train through `linear`; `online` and `psbml` have their own runs. Methods do
+not import each other. Start with `registry` and `linear`.
 """

@@ -1,4 +1,4 @@
-"""The methods of `hpcml train`, an entry each: all that the rest of hpcml knows of a method."""
+"""The methods of `hpcml train`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BAYES = f"{ROOM}.bayes"
 CLASSES = "A dataset made with `hpcml convert`: one label, or exactly one of several in each row (see --label)."
 STREAM = (
     "A dataset made with `hpcml convert`; or svmlight text: a file NAME.svm (plain, .gz, .bz2, .xz, .zst, .zip), or - for standard "
-    "input. A stream that is continued must be given from its beginning again."
+    "input. To resume a run, pass the stream from its beginning."
 )
 GROUPS = (
     (LABELS := "Start here: many labels, rows that fit the memory of a node"),
@@ -86,26 +86,23 @@ METHODS = {method.name: method for method in TABLE}
 
 
 def method_named(name: str) -> Method:
-    """The method of that name. Raises ConfigError."""
+    """Raise ConfigError if there is no method of that name."""
     if name not in METHODS:
         raise ConfigError(f"no method {name!r}; {nearest(name, METHODS, 'hpcml train --help')}")
     return METHODS[name]
 
 
 def users_of(option: str) -> list[str]:
-    """The methods that have an option (a parameter's name)."""
     return [name for name, method in METHODS.items() if option in method.option_names]
 
 
-def supporting(feature: str) -> list[str]:
-    """The methods that support a feature of SUPPORT."""
+def methods_supporting(feature: str) -> list[str]:
     return [name for name, method in METHODS.items() if feature in method.supports]
 
 
 def train(name: str, session: Session, data: Path, target: Target, options: Any, **more: Any) -> Any:
-    """Collective over the session. Train with the method of that name; `more` is of `tune` and `retrain`.
-
-    Raises ConfigError, the same on all ranks.
+    """Train with the method of that name; `more` are arguments of `tune` and `retrain`. Collective over the session; raises
+    ConfigError.
     """
     method = method_named(name)
     report = method.load(method.train)(method, session, data, target, options, **more)

@@ -1,7 +1,8 @@
-"""`hpcml retrain`: the models of a finished run, for data that have changed since."""
+"""`hpcml retrain`: train a finished run again on changed data, and keep the models of unchanged labels."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,92 +27,87 @@ if TYPE_CHECKING:
 
 
 def retrain(session: Session, run: Path, data: Path, target: Target, time_limit: float | None = None) -> TrainReport:
-    """Collective over the session. Train the labels of `data` with a finished run's options.
+    """Train the labels of `data` with a finished run's options. Collective over the session.
 
-    Where the documents are the same, labels with the positive rows that they had keep their models bit for bit, and the others are
-    trained anew. Else every label begins with its solution in the run. Raises what training does.
+    If the documents are the same, labels with the same positive rows keep their models bit for bit. All other labels are trained.
     """
     comm = session.comm
     if run.resolve() == target.output.resolve():
-        raise OptionError("output", target.output, "it is the run that is to be retrained; name another folder")
+        raise OptionError("output", target.output, "is the run to retrain; choose another folder")
     with mpi.agreed(comm, f"reading {run}"):
         folder = RunFolder(comm, run, session.log)
-        config, able = read_config(run / CONFIG) if (run / CONFIG).is_file() else {}, registry.supporting("retrain")
+        config, able = read_config(run / CONFIG) if (run / CONFIG).is_file() else {}, registry.methods_supporting("retrain")
         if "folds" in config:
-            raise ConfigError(f"{run} is a run of hpcml tune, whose choice belongs to its data; tune again on {data}")
+            raise ConfigError(f"{run} is a run of hpcml tune, whose settings depend on its data; run hpcml tune on {data}")
         method = registry.method_named(config["method"] if config.get("method") in able else able[0])
-        hint = f"only runs of {', '.join(able)} by hpcml train can be retrained; train it anew"
+        hint = f"only runs of {', '.join(able)} by hpcml train can be retrained; use hpcml train"
         options, before = folder.read_finished(method.name, hint, partial(from_dict, method.options))
-        earlier = Earlier(Model(folder.model), run, before)
+        earlier = PreviousRun(Model(folder.model), run, before)
     options = replace(options, time_limit=time_limit)
     report: TrainReport = registry.train(method.name, session, data, target, options, earlier=earlier)
     return report
 
 
-class Earlier:
-    """A finished run. After `compare`, `kept` maps labels (places) to the models that they keep."""
+class PreviousRun:
+    """A finished run. After `match_labels`, `unchanged` maps label indices to rows of the model."""
 
     def __init__(self, model: Model, run: Path, data: Path) -> None:
-        """`data` is the path of the run's dataset, which may be gone."""
-        self.model, self.run, self.data = model, run, data
-        self.kept: dict[int, int] = {}
+        self.model, self.run, self.data = model, run, data  # the dataset may no longer exist
+        self.unchanged: dict[int, int] = {}
 
-    def compare(self, comm: mpi.Comm, problem: LabelProblem, log: Log) -> None:
-        """Collective over `comm`. Find out what holds. DataError if the features are others."""
+    def match_labels(self, comm: mpi.Comm, problem: LabelProblem, log: Log) -> None:
+        """Set `unchanged`. Collective over `comm`; raises DataError if the features differ."""
         with mpi.agreed(comm, f"comparing with {self.run}"):
             self.model.check_vocabulary(problem.dataset)
-        same, why = self._unchanged(comm, problem)
-        here = np.flatnonzero(problem.trainable).tolist()
+        same, why = self._match_labels(comm, problem)
+        trainable = np.flatnonzero(problem.trainable).tolist()
         if same is not None:
-            self.kept = {k: same[k] for k in here if k in same}
-            gone = self.model.n_labels - len(set(self.kept.values()))
-            named = sum(self.model.label_names[number] != problem.names[k] for k, number in self.kept.items())
+            self.unchanged = {k: same[k] for k in trainable if k in same}
+            n_dropped = self.model.n_labels - len(set(self.unchanged.values()))
+            n_renamed = sum(self.model.label_names[row] != problem.names[k] for k, row in self.unchanged.items())
             log(
-                f"the documents are those of {self.run}: {plural(len(self.kept), 'label')} with the rows of before keep models"
-                f"{f' ({named:,} under another name)' if named else ''}, {len(here) - len(self.kept):,} are trained anew, "
-                f"{plural(gone, 'model')} of before left out"
+                f"the documents are those of {self.run}: {plural(len(self.unchanged), 'label')} unchanged, keeping their models"
+                f"{f' ({n_renamed:,} renamed)' if n_renamed else ''}; {len(trainable) - len(self.unchanged):,} to train; "
+                f"{plural(n_dropped, 'earlier model')} dropped"
             )
         else:
-            log(f"{why}: all {len(here)} labels are trained anew")
+            log(f"{why}: training all {len(trainable)} labels")
         decided = [name for name in ("threshold", "sigmoid_slope") if name in self.model.labels]
         if decided:
             what = " and ".join({"threshold": "thresholds", "sigmoid_slope": "sigmoids"}[name] for name in decided)
             how = " and ".join({"threshold": "hpcml threshold", "sigmoid_slope": "hpcml calibrate"}[name] for name in decided)
-            log(f"note: the new model does not take over the {what} of {self.run}; find new ones with {how}")
+            log(f"note: the new model does not inherit the {what} of {self.run}; choose new ones with {how}")
 
-    def _unchanged(self, comm: mpi.Comm, problem: LabelProblem) -> tuple[dict[int, int] | None, str]:
-        """Collective. By label, an earlier one with its rows; None, and why, if rows differ."""
-        split, there = str(self.model.attrs["split"]), False
+    def _match_labels(self, comm: mpi.Comm, problem: LabelProblem) -> tuple[dict[int, int] | None, str]:
+        """Map labels to earlier labels with the same positive rows, or return None and the reason if rows differ. Collective."""
+        split, exists = str(self.model.attrs["split"]), False
         if comm.rank == 0:
-            try:
-                with DataFile(self.data) as dataset:
-                    there = split == "all" or split in dataset.split_names()
-            except (HpcmlError, OSError):
-                there = False
-        lost = f"{self.data}, on which {self.run} was trained, is not there any more, so no label is known to be unchanged"
-        if not comm.bcast(there):
+            with suppress(HpcmlError, OSError), DataFile(self.data) as dataset:
+                exists = split == "all" or split in dataset.split_names()
+        lost = f"{self.data}, the training data of {self.run}, no longer exists, so no label can be recognised as unchanged"
+        if not comm.bcast(exists):
             return None, lost
         if problem.rows.n_global != int(self.model.attrs["n_rows"]):
-            return None, "documents came or went"
+            return None, "documents were added or removed"
         new = digests(comm, load_shard(comm, problem.dataset, problem.split))
         with mpi.agreed(comm, f"opening {self.data}"):
             dataset = DataFile(self.data)
         with dataset:
             shard = load_shard(comm, dataset, split)
             old = digests(comm, shard)
-            found = fingerprint(comm, shard, f"{dataset.fingerprint} {problem.rows.scale!r} {problem.objective.lam!r}")
+            old_fingerprint = fingerprint(comm, shard, f"{dataset.fingerprint} {problem.rows.scale!r} {problem.objective.lam!r}")
             names = dataset.label_names()
         if old[0] != new[0]:
-            return None, "documents came or went"
-        if found != self.model.attrs["fingerprint"]:
+            return None, "documents were added or removed"
+        if old_fingerprint != self.model.attrs["fingerprint"]:
             return None, lost
         numbers = {name: number for number, name in enumerate(names)}
-        before = {name: old[1][numbers[name]] for name in self.model.label_names}
-        place = {digest: k for k, digest in enumerate(before.values())}
-        by_name = {name: k for k, name in enumerate(before)}
-        kept = {}
+        old_digests = {name: old[1][numbers[name]] for name in self.model.label_names}
+        by_digest = {digest: row for row, digest in enumerate(old_digests.values())}
+        by_name = {name: row for row, name in enumerate(old_digests)}
+        same = {}
         for k, (label, name) in enumerate(zip(problem.labels.tolist(), problem.names, strict=True)):
             digest = new[1][label]
-            if digest in place:  # of several labels with these rows, the one of the same name
-                kept[k] = by_name[name] if before.get(name) == digest else place[digest]
-        return kept, ""
+            if digest in by_digest:  # prefer the same name among several labels with these rows
+                same[k] = by_name[name] if old_digests.get(name) == digest else by_digest[digest]
+        return same, ""

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from hpcml.errors import OptionError
 from hpcml.methods.linear.options import ScaleOptions
-from hpcml.methods.registry import method_named, supporting
+from hpcml.methods.registry import method_named, methods_supporting
 from hpcml.options import Between, Flag, Or, Range, Seed, Several
 
 
@@ -51,7 +51,7 @@ class TuneOptions(ScaleOptions):
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local."""
-        if self.method not in (known := supporting("tune")):
+        if self.method not in (known := methods_supporting("tune")):
             raise OptionError("method", self.method, f"expected one of {', '.join(known)}")
         super().validate()
         for name in ("lambdas", "weights"):
@@ -65,7 +65,7 @@ class TuneOptions(ScaleOptions):
             ("bias", self.bias, "bias"),
         ):
             if value not in (None, ()) and option not in options:
-                users = ", ".join(each for each in supporting("tune") if option in method_named(each).option_names)
+                users = ", ".join(each for each in methods_supporting("tune") if option in method_named(each).option_names)
                 raise OptionError(name, value, f"has no effect on {self.method}, only on {users}; remove it")
         if self.l1 is not None and not self.l1.strip("0.").removesuffix("/m").strip("0."):
             raise OptionError("l1", self.l1, "expected a number above 0, of which --lambdas are multiples")

@@ -80,7 +80,7 @@ def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> 
     of_method = method.options(**{name: value for name, value in given.items() if value is not None}, **alone)
     tuner = Tuner(session, target.resume, options, of_method)
     asked = replace(options, **{name: getattr(of_method, name) for name in ("loss", "lam", "l1", "bias") if name in known})
-    report = registry.train(options.method, session, data, target, of_method, asked=asked, choose=tuner.choose)
+    report = registry.train(options.method, session, data, target, of_method, saved_options=asked, choose=tuner.choose)
     advice = f"their minimum can be had closer with hpcml train {options.method} and the values of choice.csv"
     return TuneReport(replace(report, advice=advice), tuner.lines)
 

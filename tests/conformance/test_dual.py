@@ -1,6 +1,5 @@
-"""The method `dual` against its row-by-row twin and scikit-learn, what it certifies, and that labels know nothing of each other."""
+"""Method `dual` against a row-by-row reference and scikit-learn: steps, certificates, and independence of labels."""
 
-import csv
 import itertools
 import math
 import warnings
@@ -23,15 +22,14 @@ from support.dual_problems import (
     minimum,
     of_label,
     risk_of,
-    some_empty_rows,
     trainable,
     twin_of,
 )
 from support.make import dataset, random_data
 from support.oracles_dual import CLOSE, order, shuffled
-from support.training import merge, train
+from support.training import train
 
-from hpcml.errors import ConfigError, DataError, NonFiniteError
+from hpcml.errors import DataError, NonFiniteError
 from hpcml.methods.dual import dual, kernels, newton, panel
 from hpcml.methods.dual.options import BALANCED
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
@@ -43,11 +41,11 @@ TIED = {"duplicates", "one_feature"}  # a row's gradient is 0, or 1e-17, where i
 
 @pytest.mark.parametrize("loss", HINGES)
 @pytest.mark.parametrize("name", sorted(DATA))
-def test_takes_the_steps_of_the_twin(name, loss, monkeypatch):
+def test_takes_the_steps_of_the_reference(name, loss, monkeypatch):
     monkeypatch.setattr(newton, "PASSES_PER_ITERATION", 10**9)  # no Newton's method
     X, Y = DATA[name]()
     seen = []
-    for number, (weight, lam) in enumerate(itertools.product(WEIGHTS, ("X/m", "0.003"))):
+    for number, (weight, lam) in enumerate([("1", "X/m"), ("3.5", "0.003"), (BALANCED, "X/m"), ("1", "0.003")]):
         options = asked(loss=loss, lam=lam, positive_weight=weight, precision="double", bias=number % 2 == 0, seed=number)
         options = replace(options, dual_tol=0.01 if number == 2 else 0.1, max_steps=60)
         risk = risk_of(X, Y, options)
@@ -66,23 +64,12 @@ def test_takes_the_steps_of_the_twin(name, loss, monkeypatch):
             assert same or name in TIED, (number, label, ours.steps, theirs.steps, ours.f, theirs.f)
             assert abs(ours.f - theirs.f) <= ours.gap * ours.f + theirs.gap * theirs.f + 1e-12
             seen.append(same)
-    assert len(seen) >= 6 * min(2, Y.shape[1])
+    assert len(seen) >= 4 * min(2, Y.shape[1])
     assert np.mean(seen) > (0.7 if name in TIED else 0.99)
 
 
-def test_twin_and_method_go_on_until_the_gap_is_closed():
-    options = asked(precision="double", max_gap=1e-7)
-    risk = risk_of(*DATA["random"](), options)
-    for label, ours in finish(risk, options).items():
-        theirs = twin_of(risk, options, label, max_gap=1e-7)
-        assert ours.steps == theirs.steps > twin_of(risk, options, label).steps
-        assert ours.gap <= 1e-7
-        assert ours.status == CONVERGED
-        np.testing.assert_allclose(ours.w, theirs.w, atol=1e-9)
-
-
 @pytest.mark.parametrize("bounds", [[0, 1], [0, 7], [0, 3, 4, 9, 20], [0, 50, 100]])
-def test_shuffle_is_the_twin_s_and_keeps_chunks_together(bounds):
+def test_shuffle_equals_the_reference_and_keeps_chunks_together(bounds):
     rows = np.empty(bounds[-1], np.int32)
     for key in (0, 1, 2**63 + 12345, 2**64 - 1):
         kernels.shuffle(rows, np.array(bounds), np.empty(len(bounds) - 1, np.int64), np.uint64(key))
@@ -90,25 +77,6 @@ def test_shuffle_is_the_twin_s_and_keeps_chunks_together(bounds):
         assert sorted(rows.tolist()) == list(range(bounds[-1]))
         places, chunk = rows.tolist(), np.searchsorted(bounds, rows, side="right")
         assert len(list(itertools.groupby(chunk))) == len(bounds) - 1, places
-
-
-def test_shuffle_of_no_rows():
-    around = np.full(3, 7, np.int32)
-    kernels.shuffle(around[1:1], np.array([0]), np.empty(0, np.int64), np.uint64(5))
-    assert around.tolist() == [7, 7, 7]
-
-
-def test_every_row_is_as_often_at_every_place():
-    counts, rows = np.zeros((6, 6)), np.empty(6, np.int32)
-    for key in np.random.default_rng(0).integers(0, 2**63, 6000, dtype=np.uint64):
-        kernels.shuffle(rows, np.array([0, 2, 6]), np.empty(2, np.int64), key)
-        counts[rows, np.arange(6)] += 1
-    expected = np.full((6, 6), 6000 / 8)
-    expected[:2, :2] = expected[:2, 4:] = 6000 / 4  # the chunk of two comes first or last
-    expected[:2, 2:4] = 0
-    expected[2:, :2] = expected[2:, 4:] = 6000 / 8
-    expected[2:, 2:4] = 6000 / 4
-    assert np.abs(counts - expected).max() < 5 * math.sqrt(6000 / 4)
 
 
 def test_order_of_a_pass_is_of_chunks(monkeypatch):
@@ -165,7 +133,7 @@ def random_problem(seed, loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_certificate_holds_whatever_the_tolerance(loss):
+def test_certificate_holds_for_any_tolerance(loss):
     converged, limited, most = 0, 0, 1 if loss == "logistic" else math.inf
     for seed in range(60):
         X, Y, options = random_problem(seed, loss)
@@ -185,7 +153,7 @@ def test_certificate_holds_whatever_the_tolerance(loss):
     assert limited > 10
 
 
-def test_tolerance_is_of_all_rows_of_the_panel_that_finished(monkeypatch):
+def test_tolerance_holds_over_all_rows(monkeypatch):
     """The range of the projected gradients, found anew from the duals that a label leaves its last panel with."""
     left = {}
 
@@ -224,7 +192,7 @@ def test_tolerance_is_of_all_rows_of_the_panel_that_finished(monkeypatch):
 
 
 @pytest.mark.parametrize("loss", HINGES)
-def test_max_gap_is_kept_or_the_limit_said(loss):
+def test_reaches_max_gap_or_reports_the_step_limit(loss):
     for max_gap, precision in ((1e-2, "single"), (1e-5, "single"), (1e-9, "double")):
         options = asked(loss, dual_tol=1.0, max_gap=max_gap, precision=precision)
         for ours in finish(risk_of(*DATA["random"](), options), options).values():
@@ -237,7 +205,7 @@ def test_max_gap_is_kept_or_the_limit_said(loss):
 
 # 30: the range of a pass did not hold 0 unless another label of the panel looked at more rows
 @pytest.mark.parametrize("seed", [2, 30])
-def test_company_does_not_matter(seed):
+def test_label_does_not_depend_on_labels_in_its_panel(seed):
     rng = np.random.default_rng(seed)
     X, Y = random_data(seed, int(rng.integers(4, 60)), int(rng.integers(2, 20)), 7, 0.4)
     for options in (
@@ -264,11 +232,11 @@ def test_company_does_not_matter(seed):
 @pytest.mark.parametrize(
     "options",
     [
-        *(asked(), asked(precision="double"), asked("logistic"), asked("logistic", max_gap=1e-6)),
+        asked(),
         asked("logistic", bias=True, lam="0.001", positive_weight=BALANCED, precision="double"),
     ],
 )
-def test_a_label_of_33_does_not_know_its_panel(options):
+def test_label_does_not_depend_on_its_panel_of_33_labels(options):
     """More labels than a panel holds: panels of 16, 8 and fewer."""
     risk = risk_of(*random_data(4, 50, 15, 33, density=0.3), options)
     runs = [finish(risk, options, widest=widest) for widest in (16, 8, 5, 1)]
@@ -287,35 +255,6 @@ def six_labels():
 @pytest.fixture
 def data(tmp_path):
     return dataset(tmp_path / "data.h5", *six_labels())
-
-
-def rows_of_history(run):
-    with (run / "history.csv").open(newline="") as file:
-        return [line[:-1] for line in csv.reader(file)]  # but for the seconds
-
-
-@pytest.mark.parametrize(
-    "options", [asked(), asked("squared-hinge", bias=True, positive_weight=BALANCED), asked("logistic", bias=True)]
-)
-def test_parts_labels_and_blocks_give_the_bytes_of_one_run(data, tmp_path, options):
-    options = replace(options, min_positives=0)
-    whole = train("dual", None, data, tmp_path / "whole", options).model
-    for n_labels in (1, 3, 16):
-        run = tmp_path / str(n_labels)
-        assert train("dual", None, data, run, replace(options, labels_per_pass=n_labels)).model.read_bytes() == whole.read_bytes()
-        assert rows_of_history(run) == rows_of_history(tmp_path / "whole")
-    parts = [tmp_path / f"part{k}" for k in range(1, 4)]
-    for k, part in enumerate(parts, 1):
-        train("dual", None, data, part, replace(options, label_part=f"{k}/3"))
-    merged = merge(None, parts, tmp_path / "merged").model
-    assert merged.read_bytes() == whole.read_bytes()
-    assert rows_of_history(tmp_path / "merged") == rows_of_history(tmp_path / "whole")
-    every = Model(whole)
-    for name in ("label0", "label4"):
-        alone = Model(train("dual", None, data, tmp_path / name, replace(options, label=(name,))).model)
-        row = every.label_names.index(name)
-        assert alone.W[0].tobytes() == every.W[row].tobytes()
-        assert (alone.bias[0], alone.labels["gap"][0]) == (every.bias[row], every.labels["gap"][row])
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -339,66 +278,8 @@ def test_saved_model_has_the_objective_and_the_gap(data, tmp_path, loss, precisi
     assert report.max_gap == model.labels["gap"].max()
 
 
-def test_report_says_how_far_above_the_minimum_an_objective_may_be(data, tmp_path):
-    """f (1 − gap) ≤ min f means that f is up to gap / (1 − gap) above min f, not gap."""
-    report = train("dual", None, data, tmp_path / "run", asked(max_steps=1, lam="1e-3"))
-    told = next(line for line in str(report).splitlines() if line.startswith("warning: no objective"))
-    assert 0.5 < report.max_gap < 1
-    gaps = Model(report.model).labels["gap"]
-    assert report.n_above == (gaps > 0.01).sum() > 0
-    assert told.endswith(
-        f"the gap of {report.n_above} of {gaps.size} labels is above 1 %: lower --dual-tol, or set --max-gap and --max-steps"
-    )
-    assert float(told.split("more than ")[1].split(" %")[0]) >= 99 * report.max_gap / (1 - report.max_gap), told
-
-
-@pytest.mark.parametrize(
-    ("method", "wrong", "message"),
-    [
-        ("dual", {"positive_weight": "much"}, "--positive-weight much: expected a number above 0, or balanced"),
-        ("dual", {"positive_weight": "0"}, "--positive-weight 0: expected a number above 0"),
-        ("dual", {"positive_weight": "-1"}, "--positive-weight -1: expected"),
-        ("dual", {"positive_weight": "nan"}, "--positive-weight nan: expected"),
-        ("dual", {"positive_weight": "inf"}, "--positive-weight inf: expected"),
-        ("dual", {"positive_weight": ""}, "--positive-weight : expected"),
-        ("dual", {"max_gap": 0.0}, "--max-gap 0.0: expected a number above 0"),
-        ("dual", {"max_gap": -1.0}, "--max-gap -1.0: expected"),
-        ("dual", {"max_gap": math.nan}, "--max-gap nan: expected"),
-        ("dual", {"dual_tol": 0.0}, "--dual-tol 0.0: expected a number above 0"),
-        ("dual", {"dual_tol": math.inf}, "--dual-tol inf: expected"),
-        ("dual", {"loss": "huber"}, "--loss huber: expected hinge or logistic or squared-hinge"),
-        ("probe", {"loss": "squared-hinge"}, "--loss squared-hinge: expected hinge or huber or logistic"),
-        ("liblinear", {"loss": "squared-hinge"}, "--loss squared-hinge: expected hinge"),
-        ("probe", {"show_gaps": True}, "probe has no option 'show_gaps'"),
-        ("pegasos", {"max_gap": 0.1}, "pegasos has no option 'max_gap'"),
-        ("svmperf", {"positive_weight": BALANCED}, "svmperf has no option 'positive_weight'"),
-        ("dual", {"lam": "nan"}, "--lambda nan: expected"),
-        ("dual", {"lam": "inf"}, "--lambda inf: expected"),
-        ("dual", {"lam": "-1"}, "--lambda -1: expected"),
-        ("dual", {"lam": "1e-320"}, "--lambda 1e-320: expected"),
-        ("dual", {"max_steps": 0}, "--max-steps 0: expected at least 1"),
-        ("dual", {"ranks_per_group": 2}, "--ranks-per-group 2: expected a divisor of the number of ranks, 1"),
-    ],
-)
-def test_options_that_make_no_sense_are_named(data, tmp_path, method, wrong, message):
-    with pytest.raises(ConfigError) as error:
-        train(method, None, data, tmp_path / "run", wrong)
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
-    assert not (tmp_path / "run").exists()
-
-
-def test_step_limit_is_a_status(data, tmp_path):
-    for steps in (1, 2):
-        report = train("dual", None, data, tmp_path / str(steps), asked(max_steps=steps, lam="1e-6", min_positives=0))
-        model = Model(report.model)
-        assert report.step_limit == ["label0", "label3", "label4", "label5"]
-        assert model.labels["steps"][[0, 3, 4, 5]].tolist() == [steps] * 4
-        assert np.isfinite(model.W).all()
-
-
 @pytest.mark.parametrize("n_rows", [1, 2])
-def test_hardly_any_rows(tmp_path, n_rows):
+def test_one_or_two_rows(tmp_path, n_rows):
     X, Y = np.ones((n_rows, 2)), np.eye(n_rows, 2)
     report = train("dual", None, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", asked(bias=True, min_positives=0))
     assert len(report.degenerate) == (2 if n_rows == 1 else 0)
@@ -420,7 +301,7 @@ SCALES = [1e-30, 1e-20, 1e-10, 1e10, 1e17, 1e19, 1e20, 1e30, 1e37]
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("scale", SCALES)
-def test_values_near_the_ends_of_float32_are_trained_on_or_refused(scale, loss):
+def test_extreme_values_train_or_raise(scale, loss):
     X, Y = random_data(3, 40, 12, 3, 0.4)
     X = X.astype(np.float64) * scale
     refused = 0
@@ -436,50 +317,6 @@ def test_values_near_the_ends_of_float32_are_trained_on_or_refused(scale, loss):
             assert ours.status == CONVERGED
             assert ours.f == pytest.approx(theirs.f, rel=0.02)
     assert refused == {1e-30: 1, 1e-20: 1, 1e19: 1, 1e20: 1, 1e30: 1, 1e37: 1}.get(scale, 0)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("lam", ["1e-299", "1e-100", "1e-45", "1e-30", "1e30", "1e38", "1e45", "1e300"])
-def test_lambdas_near_the_ends_of_the_numbers_are_trained_with_or_refused(lam, loss):
-    X, Y = some_empty_rows()
-    refused = 0
-    for precision in ("single", "double"):
-        options = asked(loss=loss, precision=precision, lam=lam, max_steps=200)
-        finished = finished_or_refused(X, Y, options)
-        refused += finished is None
-        for ours in (finished or {}).values():
-            assert np.isfinite(ours.w).all()
-            assert 0 <= ours.gap <= 1 + 1e-9
-            if float(lam) > 1:
-                assert (ours.status, round(ours.f, 6)) == (CONVERGED, 0.693147 if loss == "logistic" else 1)
-                assert ours.gap < 0.01
-    assert refused == (0 if lam in ("1e-30", "1e30") else 1 if lam in ("1e-100", "1e-45", "1e38", "1e45") else 2)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("weight", ["1e-300", "1e-40", "1e-20", "1e20", "1e40", "1e300"])
-def test_weights_near_the_ends_of_the_numbers_are_trained_with_or_refused(weight, loss):
-    X, Y = some_empty_rows()
-    refused = 0
-    for precision in ("single", "double"):
-        options = asked(loss=loss, precision=precision, positive_weight=weight, max_steps=2000)
-        finished = finished_or_refused(X, Y, options)
-        refused += finished is None
-        for ours in (finished or {}).values():
-            assert np.isfinite(ours.w).all()
-            assert 0 <= ours.gap < math.inf
-            assert ours.status == STEP_LIMIT or ours.gap < 0.5
-    assert refused == {20: 0, 40: 1, 300: 2}[abs(int(weight[2:]))]
-
-
-@pytest.mark.parametrize("loss", HINGES)
-def test_oracle_s_minimum_is_below_its_start(loss):
-    options = asked(loss, lam="0.01", dual_tol=1e-3)
-    risk = risk_of(*DATA["random"](), options)
-    found = twin_of(risk, options, 0)
-    assert found.f == pytest.approx(f_of(risk, options, 0, found.w))
-    assert found.f < 1
-    assert found.gap < 1e-2
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -506,16 +343,3 @@ def test_rows_of_few_columns_are_solved_whatever_their_scale(loss, lam):
         free = LinearSVC(dual=False, max_iter=10**5, **given)
         w = free.fit(scaled, sign).coef_[0] / [1e5, *np.ones(12)]
         assert f == pytest.approx(f_of(risk, options, 0, w), rel=1e-3)
-
-
-def test_more_steps_are_not_worse():
-    X, Y = DATA["six_decades"]()
-    for loss, weight in itertools.product(HINGES, ("1", BALANCED)):
-        options = asked(loss, bias=True, lam="1e-9", positive_weight=weight)
-        risk = risk_of(X, Y, options)
-        few, many = (finish(risk, replace(options, max_steps=n)) for n in (40, 1000))
-        for label, done in many.items():
-            _, positive = of_label(risk, options, label)
-            n_positive = risk.rows.n_positive[label]
-            assert done.f <= few[label].f * (1 + 1e-9)
-            assert done.f <= (positive * n_positive + risk.rows.n_global - n_positive) / risk.rows.n_global  # that of no weights

@@ -343,7 +343,7 @@ def test_dual_weighs_classes_as_liblinear_does(loss, weights):
 @pytest.mark.parametrize(
     ("parameters", "text"),
     [
-        ({"class_weight": {0: 2, 5: 1}}, "class_weight has 5, which y does not have"),
+        ({"class_weight": {0: 2, 5: 1}}, "class_weight: 5 is not a class or label of y"),
         ({"class_weight": {0: 0}}, r"class_weight\[0\]=0: expected a number above 0"),
         ({"class_weight": "even"}, "class_weight='even': expected a dict, 'balanced' or None"),
     ],
@@ -352,7 +352,7 @@ def test_dual_refuses_class_weights(parameters, text):
     X, y, Y = rows()
     with pytest.raises(ValueError, match=text):
         DualClassifier(**parameters).fit(X, np.minimum(y, 1))
-    with pytest.raises(ValueError, match="class_weight='balanced' is of classes"):
+    with pytest.raises(ValueError, match="class_weight='balanced' needs classes"):
         DualClassifier(class_weight="balanced").fit(X, Y.toarray().astype(int))
 
 
@@ -367,7 +367,7 @@ def test_dual_weighs_labels_by_their_names():
 
 def test_dual_tells_of_labels_that_it_gave_up(monkeypatch):
     X, y, _ = rows()
-    with pytest.warns(ConvergenceWarning, match="3 of 3 labels were given up after max_iter=1 steps; raise max_iter") as told:
+    with pytest.warns(ConvergenceWarning, match="3 of 3 labels reached max_iter=1 steps; raise max_iter") as told:
         DualClassifier(max_iter=1, tol=1e-9).fit(X, y)
     assert told[0].filename == __file__
     take = LinearClassifier._take
@@ -377,9 +377,7 @@ def test_dual_tells_of_labels_that_it_gave_up(monkeypatch):
         take(self, risk, learnt)
 
     monkeypatch.setattr(LinearClassifier, "_take", take_short)
-    with pytest.warns(
-        ConvergenceWarning, match="^1 of 3 labels are as exact as single precision allows, but less than tol and max_gap"
-    ):
+    with pytest.warns(ConvergenceWarning, match="^1 of 3 labels reached the limit of single precision before tol or max_gap"):
         DualClassifier().fit(X, y)
 
 

@@ -1,4 +1,4 @@
-"""`dual` with the logistic loss against its row-by-row twin and numpy; what it has beside the hinges (test_dual.py)."""
+"""Method `dual` with the logistic loss against a row-by-row reference and NumPy (hinges: test_dual.py)."""
 
 from dataclasses import replace
 from functools import partial
@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import entr, expit, logit
-from sklearn.linear_model import LogisticRegression
 from support import dual_problems
 from support.dual_problems import DATA, f_of, finish, minimum, risk_of, twin_of
 from support.make import random_data
@@ -17,7 +16,6 @@ from support.make import random_data
 from hpcml.kernels.lanes import certify, combine, duals
 from hpcml.methods.dual import kernels, newton
 from hpcml.methods.dual import train as path_of_dual
-from hpcml.methods.dual.estimator import DualClassifier
 from hpcml.methods.dual.options import BALANCED
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
 from hpcml.run.stop import NEVER
@@ -26,7 +24,7 @@ asked = partial(dual_problems.asked, "logistic")
 
 
 @pytest.mark.parametrize("name", ["conflicts", "duplicates", "random", "six_decades", "two rows", "wide"])
-def test_takes_the_steps_of_the_twin(name, monkeypatch):
+def test_takes_the_steps_of_the_reference(name, monkeypatch):
     monkeypatch.setattr(newton, "PASSES_PER_ITERATION", 10**9)  # no Newton's method
     for number, (weight, lam) in enumerate([("1", "X/m"), ("3.5", "X/m"), (BALANCED, "0.01"), ("1", "0.001/m")]):
         options = asked(lam=lam, positive_weight=weight, precision="double", bias=number % 2 == 0, seed=number, max_steps=25)
@@ -46,7 +44,7 @@ def test_takes_the_steps_of_the_twin(name, monkeypatch):
 
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16])
-def test_sums_of_a_certificate_are_numpy_s(lanes, precision):
+def test_certificate_sums_equal_numpy(lanes, precision):
     """Margins and duals to both ends of the numbers, of a panel whose labels have other costs."""
     rng, dtype, n = np.random.default_rng(lanes), np.dtype("f4" if precision == "single" else "f8"), 150
     X = sp.random(n, 30, 0.3, "csr", random_state=rng, data_rvs=lambda k: rng.standard_normal(k)).astype(np.float32)
@@ -76,7 +74,7 @@ def test_sums_of_a_certificate_are_numpy_s(lanes, precision):
 
 
 @given(st.lists(st.floats(-70, 70), min_size=1, max_size=20), st.floats(1e-3, 1e3), st.floats(1.0001, 1e4))
-def test_duals_are_exact_and_stay_when_the_cost_rises(u, cost, ratio):
+def test_logistic_duals_at_another_cost(u, cost, ratio):
     wide = np.array(u)
     alpha = np.empty_like(wide)
     duals.duals(wide, cost, alpha)
@@ -90,7 +88,7 @@ def test_duals_are_exact_and_stay_when_the_cost_rises(u, cost, ratio):
     np.testing.assert_allclose(moved, logit(expit(wide) / ratio), rtol=0, atol=1e-10)
 
 
-def test_max_gap_is_kept_or_the_end_of_the_precision_said():
+def test_reaches_max_gap_or_reports_the_precision_limit():
     for max_gap, precision in ((1e-2, "single"), (1e-6, "single"), (1e-12, "double")):
         options = asked(dual_tol=1.0, max_gap=max_gap, precision=precision)
         for ours in finish(risk_of(*DATA["random"](), options), options).values():
@@ -102,7 +100,7 @@ def test_max_gap_is_kept_or_the_end_of_the_precision_said():
         assert 0 <= ours.gap < 1e-6
 
 
-def test_costs_far_apart_are_met():
+def test_converges_with_very_different_costs():
     """κ = C ‖x‖² up to 1e8, where Newton's method from the wrong side would go astray."""
     X, Y = random_data(1, 30, 40, 2, density=0.5)  # separable
     options = asked(lam="1e-9", precision="double", max_steps=3000)
@@ -115,16 +113,6 @@ def test_costs_far_apart_are_met():
         least, _ = minimum(risk, options, label)
         assert ours.f * (1 - ours.gap) <= least * (1 + 1e-9)
         assert ours.gap < 0.01
-
-
-def test_classifier_is_scikit_learn_s():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((300, 5)).astype(np.float32)
-    y = rng.random(300) < expit(X @ [1.0, -2.0, 0.5, 0, 0] + 0.5)
-    ours = DualClassifier(loss="logistic", lam=1 / 300, max_gap=1e-10, precision="double").fit(X, y)
-    theirs = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10).fit(np.hstack([X, np.ones((300, 1))]), y)
-    np.testing.assert_allclose([*ours.coef_[0], *ours.intercept_], theirs.coef_[0], atol=1e-4)
-    assert ours.gap_[0] <= 1e-10
 
 
 def test_path_comes_near_the_solutions_at_every_setting(monkeypatch):

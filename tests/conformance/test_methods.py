@@ -1,8 +1,9 @@
-"""What every training method must do, walked over the registry; what one cannot do is refused."""
+"""Requirements of every method in the registry, and errors for features that a method does not support."""
 
 import contextlib
 import csv
 import hashlib
+import math
 
 import h5py
 import numpy as np
@@ -20,26 +21,21 @@ from support.methods import (
     every_way,
     having,
     history,
-    make,
     options_of,
     small_data,
 )
 from support.oracles import hinge_objective, probe
-from support.training import asked, merge, train
+from support.training import merge, train
 
 import hpcml
 from hpcml import mpi, slices
 from hpcml.cli import app as cli
 from hpcml.errors import ConfigError, DataError, HpcmlError, Interrupted, NonFiniteError
-from hpcml.log import Log
 from hpcml.methods.linear import objective
-from hpcml.methods.method import SUPPORT
-from hpcml.methods.registry import METHODS, supporting
+from hpcml.methods.registry import METHODS, methods_supporting
 from hpcml.model.linear import STATUS, Model
 from hpcml.model.open import open_model
-from hpcml.planning.options import PlanOptions
-from hpcml.planning.plan import plan
-from hpcml.run.session import session_of
+from hpcml.options import flag_of
 
 linear = pytest.mark.parametrize("method", LINEAR)
 ENGINES = ("dual", "mbw", "psbml", "adaboost")  # one method of each kind of run; the others of the kind share its code
@@ -51,7 +47,7 @@ def one_of_each(names):
     return pytest.mark.parametrize("method", [pytest.param(name, marks=[] if name in ENGINES else more) for name in names])
 
 
-of_each_kind, pausing_of_each_kind = one_of_each(EVERY), one_of_each(supporting("pause"))
+of_each_kind, pausing_of_each_kind = one_of_each(EVERY), one_of_each(methods_supporting("pause"))
 
 
 @pytest.fixture
@@ -82,24 +78,7 @@ def scores(model, data, path):
 
 
 @every
-def test_its_entry_names_what_there_is(method):
-    entry = METHODS[method]
-    assert callable(entry.load(entry.train))
-    assert not entry.linear or callable(entry.load(entry.linear).solver)
-    assert entry.supports <= {*SUPPORT}
-    assert not entry.estimator or make(method).get_params().keys() >= entry.parameters.keys()
-
-
-@every_way
-def test_input_is_untouched_and_seeds_do_not_matter(data, tmp_path, method, way):
-    before, options = hashlib.sha256(data.read_bytes()).hexdigest(), options_of(method, way)
-    first = train(method, None, data, tmp_path / "a", options).model.read_bytes()
-    assert train(method, None, data, tmp_path / "b", options).model.read_bytes() == first
-    assert hashlib.sha256(data.read_bytes()).hexdigest() == before
-
-
-@every
-def test_evaluation_sees_the_scores_of_prediction(data, tmp_path, method):
+def test_evaluation_and_prediction_have_the_same_scores(data, tmp_path, method):
     model = train(method, None, data, tmp_path / "run", options_of(method)).model
     found, names = scores(model, data, tmp_path / "scores.h5"), open_model(model).label_names
     has = arrays(data)[1][1::2][:, [int(name[5:]) for name in names]] > 0
@@ -109,7 +88,7 @@ def test_evaluation_sees_the_scores_of_prediction(data, tmp_path, method):
 
 
 @of_each_kind
-def test_folder_is_never_overwritten_by_accident(data, tmp_path, method):
+def test_never_overwrites_a_run_without_force(data, tmp_path, method):
     run, options = tmp_path / "run", options_of(method)
     model = train(method, None, data, run, options).model.read_bytes()
     (run / "notes.txt").write_text("mine")
@@ -128,7 +107,7 @@ def test_folder_is_never_overwritten_by_accident(data, tmp_path, method):
 
 @of_each_kind
 @pytest.mark.parametrize("how", [{"force": True}, {"resume": True}])
-def test_folder_that_is_not_a_run_is_refused(data, tmp_path, method, how):
+def test_rejects_a_folder_that_is_not_a_run(data, tmp_path, method, how):
     run = tmp_path / "mine"
     (run / "checkpoint").mkdir(parents=True)
     for name in ("model.h5", "log.txt", "checkpoint/start.h5"):
@@ -139,7 +118,7 @@ def test_folder_that_is_not_a_run_is_refused(data, tmp_path, method, how):
 
 
 @of_each_kind
-def test_labels_that_are_not_there_are_refused(data, tmp_path, method):
+def test_rejects_unknown_labels(data, tmp_path, method):
     several = "label_sets" in METHODS[method].supports
     with pytest.raises(ConfigError, match=r"no label 'labl4'; did you mean 'label4'"):
         train(method, None, data, tmp_path / "run", {"label": ("labl4",) if several else "labl4"})
@@ -162,7 +141,7 @@ def test_any_label_name_can_be_resumed(tmp_path, method):
 
 
 @able("label_sets")
-def test_a_label_does_not_know_the_others(data, tmp_path, method):
+def test_label_does_not_depend_on_the_other_labels(data, tmp_path, method):
     whole = train(method, None, data, tmp_path / "a", {}).model
     few = Model(train(method, None, data, tmp_path / "b", {"label": ("label4", "label0")}).model)
     assert few.label_names == ["label0", "label4"]
@@ -196,7 +175,7 @@ def test_reported_f_is_the_objective_of_the_saved_model_over_all_rows(data, tmp_
 
 @having("labels_per_pass")
 def test_block_does_not_change_the_model(data, tmp_path, method):
-    models = [train(method, None, data, tmp_path / str(b), {"labels_per_pass": b}).model.read_bytes() for b in (1, 2, 5, 40)]
+    models = [train(method, None, data, tmp_path / str(b), {"labels_per_pass": b}).model.read_bytes() for b in (1, 5)]
     assert len(set(models)) == 1
 
 
@@ -276,7 +255,7 @@ REFUSED = {  # what a method may not be able to do: a command that asks for it, 
     "headings": (
         TRAINING,
         data_with_headings,
-        "so METHOD would be told the answer; train bernoulli-nb (or another method of its group), or convert ",
+        "which would leak them to METHOD",
     ),
     "streams": (TRAINING, stream, "rows.svm: not an HDF5 file (or damaged); expected one created with `hpcml convert`"),
     "tune": (("tune", "-o", "RUN", "--method", "METHOD"), small, "--method METHOD: expected one of "),
@@ -287,7 +266,7 @@ REFUSED = {  # what a method may not be able to do: a command that asks for it, 
 @pytest.mark.parametrize(
     ("method", "what"), [(name, what) for what in REFUSED for name in EVERY if what not in METHODS[name].supports]
 )
-def test_what_it_cannot_is_refused(tmp_path, method, what):
+def test_rejects_unsupported_features(tmp_path, method, what):
     command, make_data, sentence = REFUSED[what]
     words = [word.replace("METHOD", method).replace("RUN", str(tmp_path / "run")) for word in command]
     refused(sentence.replace("METHOD", method), *words, make_data(tmp_path))
@@ -295,47 +274,75 @@ def test_what_it_cannot_is_refused(tmp_path, method, what):
 
 
 @able("retrain", False)
-def test_retrain_refuses(data, tmp_path, method):
+def test_retrain_rejects_other_methods(data, tmp_path, method):
     train(method, None, data, tmp_path / "run", options_of(method))
     refused(f"is a run of {method}; only runs of ", "retrain", tmp_path / "run", data, "-o", tmp_path / "again")
     assert not (tmp_path / "again").exists()
 
 
-@every
-def test_cross_validation_refuses_what_it_does_not_know(data, method):
-    if not METHODS[method].estimator:
-        refused(f"no method '{method}'; ", "cv", method, data) if "-" in method else refused(
-            f"'{method}' is neither a file nor a method", "cv", method, data
-        )
+INVALID = {  # the first option is named in the error
+    "dual": [
+        *({"positive_weight": text} for text in ("much", "0", "-1", "nan", "")),
+        *({"lam": text} for text in ("nan", "inf", "-1", "1e-320", "X", "X/0", "m/X", "0.1X", "nanX/m")),
+        *(
+            {"max_gap": 0.0},
+            {"max_gap": math.nan},
+            {"dual_tol": math.inf},
+            {"loss": "huber"},
+            {"max_steps": 0},
+            {"ranks_per_group": 2},
+        ),
+    ],
+    "elastic-net": [
+        *({"l1": text} for text in ("-1", "X/m", "N", "N/2", "nan", "1/")),
+        *({"l1": "0", "lam": "0"}, {"l1": "1/m", "path": ("1/m",)}, {"path": ("1/m", "1/m")}, {"path": ("1/m",), "solver": "sgd"}),
+        *(
+            {"solver": "sag"},
+            {"rate": "fast", "solver": "sgd"},
+            {"passes": 3},
+            {"max_gap": 0.1, "solver": "fobos"},
+            {"loss": "hinge"},
+        ),
+        {"eta": 4.0, "solver": "sgd", "lam": "0.5"},
+    ],
+    "probe": [{"loss": "squared-hinge"}, {"drop": -1.0}, {"drop": math.inf}],
+    "svmperf": [{"svmperf_epsilon": 0.0}, {"loss": "huber"}],
+    "liblinear": [{"liblinear_tol": math.nan}, {"loss": "logistic"}],
+}
 
 
-@every
-def test_a_plan_has_memory_a_model_and_a_time(data, tmp_path, monkeypatch, method):
-    monkeypatch.chdir(tmp_path)
-    with session_of(None, Log(0)) as session:
-        found = plan(session, METHODS[method], data, PlanOptions(), asked(method, **options_of(method)))
-    assert found.rank_bytes > 10**8 and found.needs.model_bytes > 0 and found.needs.layout
-    assert {"start", "load", "train"} <= found.seconds.keys() and 0 < found.total_seconds < 600
-    assert [path.name for path in tmp_path.iterdir()] == ["data.h5"]
+@pytest.mark.parametrize(("method", "options"), [(method, options) for method, each in INVALID.items() for options in each])
+def test_rejects_invalid_options(data, tmp_path, method, options):
+    with pytest.raises(ConfigError) as error:
+        train(method, None, data, tmp_path / "run", options)
+    assert str(error.value).startswith(f"--{flag_of(next(iter(options)))} ") and "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("method", "option"), [("probe", "show_gaps"), ("pegasos", "max_gap"), ("svmperf", "positive_weight")])
+def test_rejects_options_of_other_methods(data, tmp_path, method, option):
+    with pytest.raises(ConfigError, match=f"{method} has no option '{option}'"):
+        train(method, None, data, tmp_path / "run", {option: 1})
 
 
 # interruptions
 
 
 @every_way
-def test_stopped_at_any_look_it_ends_with_the_same_bits_and_history(data, tmp_path, short_slices, method, way):
-    options, stops, looks = options_of(method, way), 0, 1
+def test_interrupted_runs_end_with_the_same_bits_and_history(data, tmp_path, short_slices, method, way):
+    options, stops, looks, before = options_of(method, way), 0, 1, hashlib.sha256(data.read_bytes()).hexdigest()
     whole, model = train(method, None, data, tmp_path / "whole", options).model, None
     while model is None:
         try:
             again = {"resume": stops > 0, "signals": AtLook(looks)}
             model = train(method, None, data, tmp_path / "run", options, **again).model
         except Interrupted:
-            stops, looks = stops + 1, 2 * looks
+            stops, looks = stops + 1, 3 * looks
     assert (stops > 1) == ("pause" in METHODS[method].supports)
     assert model.read_bytes() == whole.read_bytes()
     assert history(tmp_path / "run") == history(tmp_path / "whole")
     assert not (tmp_path / "run" / "checkpoint").exists()
+    assert hashlib.sha256(data.read_bytes()).hexdigest() == before
 
 
 @pausing_of_each_kind
@@ -346,17 +353,8 @@ def test_a_time_limit_stops_the_run_with_a_checkpoint(data, tmp_path, short_slic
     assert model.read_bytes() == whole.read_bytes()
 
 
-@pausing_of_each_kind
-def test_a_log_that_cannot_be_written_does_not_stop_the_run(data, tmp_path, short_slices, capsys, method):
-    checkpoint_of(method, data, tmp_path / "run")
-    (tmp_path / "run" / "log.txt").unlink()
-    (tmp_path / "run" / "log.txt").symlink_to("/dev/full")
-    assert train(method, None, data, tmp_path / "run", options_of(method), resume=True).model.exists()
-    assert capsys.readouterr().err.count("continuing without it") == 1
-
-
 @able("pause")
-def test_damaged_checkpoint_is_passed_over(data, tmp_path, short_slices, capsys, method):
+def test_skips_a_damaged_checkpoint(data, tmp_path, short_slices, capsys, method):
     whole, run = train(method, None, data, tmp_path / "whole", options_of(method)), tmp_path / "run"
     newest = checkpoint_of(method, data, run, at_least=2)
     raw = bytearray(newest.read_bytes())
@@ -369,7 +367,7 @@ def test_damaged_checkpoint_is_passed_over(data, tmp_path, short_slices, capsys,
 
 
 @pausing_of_each_kind
-def test_data_replaced_between_checkpoint_and_resume_is_refused(data, tmp_path, short_slices, method):
+def test_rejects_data_replaced_before_resume(data, tmp_path, short_slices, method):
     checkpoint_of(method, data, tmp_path / "run")
     with h5py.File(data, "r+") as file:  # as many rows, of the same features, but others
         file["splits/train"][:] = file["splits/test"][:]

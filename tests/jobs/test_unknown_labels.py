@@ -101,11 +101,11 @@ def test_new_and_renamed_labels_are_trained(standing, tmp_path):
         assert [*file["label_names"].asstr()] == ["Farms", "Rare", "Oceans", "Towns", "Harbours", "Suburbs"]
     result = done(standing(2, "retrain", tmp_path / "last", data, "-o", tmp_path / "this"))
     said = result.stdout + result.stderr
-    assert "3 labels with the rows of before keep models (1 under another name), 2 are trained anew" in said
-    assert "1 model of before left out" in said
+    assert "3 labels unchanged, keeping their models (1 renamed); 2 to train" in said
+    assert "1 earlier model dropped" in said
     assert "training 2 labels on" in said
     assert "trained 2 labels in" in said
-    assert "; 3 labels taken over from the earlier run" in said
+    assert ", 3 labels copied from the earlier run" in said
     done(standing(1, "train", "dual", data, "-o", tmp_path / "anew"))
     assert (tmp_path / "this" / "model.h5").read_bytes() == (tmp_path / "anew" / "model.h5").read_bytes()
     with h5py.File(tmp_path / "this" / "model.h5") as after, h5py.File(tmp_path / "last" / "model.h5") as before:
@@ -116,7 +116,7 @@ def test_new_and_renamed_labels_are_trained(standing, tmp_path):
 
     again = done(standing(1, "retrain", tmp_path / "this", data, "-o", tmp_path / "again"))
     said = again.stdout + again.stderr
-    assert "5 labels taken over from the earlier run, none trained; model:" in said
+    assert "no labels trained, 5 labels copied from the earlier run; model:" in said
     assert "trained 5" not in said
     assert "training no label" in said
 

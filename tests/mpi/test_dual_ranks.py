@@ -1,4 +1,4 @@
-"""The method `dual` on any number of ranks: the bits of one rank where the labels are scattered, a certified gap where rows are."""
+"""Method `dual` on several ranks: the bits of one rank if labels are distributed, a certified gap if rows are shared."""
 
 import numpy as np
 import pytest
@@ -21,15 +21,8 @@ def history(run):
     return [line.rpartition(",")[0] for line in (run / "history.csv").read_text().splitlines()]  # but for the seconds
 
 
-def test_more_ranks_than_labels(comm, mpi_tmp_path):
-    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(5, 30, 8, 3, density=0.4))
-    options = {"label": ("label1",), "show_gaps": True}
-    report, alone = same_as_alone(comm, "dual", data, mpi_tmp_path, options)
-    assert report.gaps == alone.gaps
-
-
 @pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
-def test_labels_that_are_trained_alone(comm, mpi_tmp_path, monkeypatch, loss):
+def test_rare_labels_have_the_bits_of_one_rank(comm, mpi_tmp_path, monkeypatch, loss):
     """Rare labels alone and others in panels, dealt out to ranks: the bits of one rank."""
     X, _ = random_data(4, 120, 30, 1, density=0.3)
     Y = np.arange(120)[:, None] % 40 < np.arange(1, 14)[None] * 2  # labels of 6, 12 … 78 rows

@@ -1,4 +1,4 @@
-"""Every method of the registry on any number of ranks: the bits of one rank, also through stops, on these ranks and on one."""
+"""Every method on several ranks has the bits of one rank, also after interruptions."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,6 @@ from support.methods import (
     FEW,
     LINEAR,
     AtLook,
-    every,
     every_way,
     having,
     history,
@@ -58,7 +57,7 @@ def stopped_often(comm, method, data, run, options, alone):
             pass
         if comm.bcast((run / "model.h5").exists()):
             return stops
-        stops, looks = stops + 1, 1 + 3 * looks
+        stops, looks = stops + 1, 1 + 5 * looks
 
 
 @pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
@@ -103,17 +102,8 @@ def test_fewer_rows_than_ranks_and_many_features(comm, mpi_tmp_path, method, sha
         assert model.read_bytes() == alone
 
 
-@pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
-@every
-def test_predictions_are_those_of_one_rank(comm, mpi_tmp_path, data, method):
-    model = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "run", options_of(method))).model
-    hpcml.predict(model, data, mpi_tmp_path / "ranks.csv", comm=comm)
-    by_one_rank(comm, lambda: hpcml.predict(model, data, mpi_tmp_path / "alone.csv") and None)
-    assert (mpi_tmp_path / "ranks.csv").read_bytes() == (mpi_tmp_path / "alone.csv").read_bytes()
-
-
 @pytest.mark.parametrize("method", [name for name in EVERY if "label_sets" in METHODS[name].supports])
-def test_options_that_do_not_fit_the_data_fail_alike_on_all_ranks(comm, mpi_tmp_path, data, method):
+def test_same_error_on_all_ranks(comm, mpi_tmp_path, data, method):
     for options in ({"min_positives": 999}, {"split": "tets"}, {"label": ("labl0",)}):
         with pytest.raises(hpcml.errors.ConfigError) as error:
             train(method, comm, data, mpi_tmp_path / "run", options)
@@ -123,7 +113,7 @@ def test_options_that_do_not_fit_the_data_fail_alike_on_all_ranks(comm, mpi_tmp_
 
 @pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @pytest.mark.parametrize("method", [name for name in ESTIMATORS if "comm" in make(name).get_params()])
-def test_estimators_of_rows_that_ranks_give(comm, method):
+def test_estimators_equal_one_rank(comm, method):
     X, y, _ = class_data(5, 80, 12, 3)
     own = slice(*np.linspace(0, 80, comm.size + 1).astype(int)[comm.rank : comm.rank + 2].tolist())
     found, alone = make(method, comm=comm).fit(X[own], y[own]), make(method).fit(X, y)

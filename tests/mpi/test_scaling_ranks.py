@@ -1,4 +1,4 @@
-"""Scaled features and the warnings of training on several ranks: those of one rank."""
+"""Scaled features and training warnings on several ranks equal those of one rank."""
 
 import numpy as np
 import pytest
@@ -28,16 +28,17 @@ def data(comm, mpi_tmp_path):
     return by_one_rank(comm, made)
 
 
-@pytest.mark.parametrize("kind", ["standard", "max-abs"])
-@pytest.mark.parametrize("method", ["dual", "probe", "elastic-net", "svmperf"])
+@pytest.mark.parametrize(
+    ("method", "kind"), [("dual", "standard"), ("probe", "max-abs"), ("elastic-net", "max-abs"), ("svmperf", "standard")]
+)
 def test_models(comm, mpi_tmp_path, data, method, kind):
     alone = by_one_rank(comm, lambda: hpcml.train(method, data, mpi_tmp_path / "alone", scale=kind)).model
     found = hpcml.train(method, data, mpi_tmp_path / "ranks", comm=comm, scale=kind).model
     assert found.read_bytes() == alone.read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["standard", "max-abs"])
-def test_tune_and_estimators(comm, mpi_tmp_path, data, kind):
+def test_tune_and_estimators(comm, mpi_tmp_path, data):
+    kind = "standard"
     options = {"folds": 3, "lambdas": (1.0, 3.0), "weights": (1.0,), "scale": kind}
     alone = by_one_rank(comm, lambda: hpcml.tune(data, mpi_tmp_path / "alone", **options)).model
     assert hpcml.tune(data, mpi_tmp_path / "ranks", comm=comm, **options).model.read_bytes() == alone.read_bytes()

@@ -1,4 +1,4 @@
-"""The support and the training scores of finished labels, which a sink may need besides the weights."""
+"""Support and training scores of finished labels."""
 
 import numpy as np
 import pytest
@@ -147,7 +147,7 @@ def test_labels_of_newton_s_method(comm, monkeypatch, loss):
     options = {"precision": "double", "bias": False, "lam": "1e-5", "max_steps": 150, "max_gap": 1e-4, "dual_tol": 0.01}
     linear, options, risk = problem(comm, loss=loss, **options)
     improved = []
-    monkeypatch.setattr(dual, "improve", lambda *given: improved.append(newton.improve(*given)) or improved[-1])
+    monkeypatch.setattr(dual, "run_newton", lambda *given: improved.append(newton.run_newton(*given)) or improved[-1])
     for done in finish(comm, linear, options, risk).values():
         gap = check(comm, risk, options, done, 2 * np.sqrt(2 * done.gap * done.f / risk.lam) + 1e-6)  # f / λ is strongly convex
         assert gap <= done.gap * 1.01 + 1e-9
@@ -167,16 +167,5 @@ def test_scores_of_other_methods(comm, method):
 
 def test_scores_that_are_not_linear(comm):
     linear, options, risk = problem(mpi.self_comm(), "bernoulli-nb")
-    with pytest.raises(NotImplementedError, match="scores are not x"):
+    with pytest.raises(NotImplementedError, match="scores that are not x"):
         finish(comm, linear, options, risk, ScoresOnly())
-
-
-def test_nothing_more_than_the_sink_needs(comm):
-    class Weights(ScoresOnly):
-        needs_scores = False
-
-    linear, options, risk = problem(comm)
-    plain, full = (finish(comm, linear, options, risk, sink()) for sink in (Weights, AllOfThem))
-    for label, done in plain.items():
-        assert done.support is None and done.scores is None
-        assert done.w.tobytes() == full[label].w.tobytes() and done.f == full[label].f

@@ -151,7 +151,7 @@ def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, 
     monkeypatch.setattr(layout, "memory_of_node", lambda: 0)
     capfd.readouterr()
     short = train("dual", comm, data, mpi_tmp_path / "short", options)
-    assert ("warning: memory is short" in capfd.readouterr().err) == (comm.rank == 0)
+    assert ("warning: not enough memory for the rows" in capfd.readouterr().err) == (comm.rank == 0)
     assert short.model.read_bytes() != roomy.model.read_bytes()
     assert short.max_gap < 0.1
     with monkeypatch.context() as little:  # memory for a part of the working set, then for a chunk of the usual size

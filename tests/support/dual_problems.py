@@ -1,4 +1,4 @@
-"""Problems of `dual` without a file, the labels that it finishes, and what they are held against: twins and scikit-learn."""
+"""Problems of `dual` without files, their solution, and independent references."""
 
 import warnings
 

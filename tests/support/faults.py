@@ -300,7 +300,7 @@ class Fault:
 STOPPED = r"hpcml: a signal arrived: checkpoint written; continue with --resume"
 FULL = r"hpcml: .*No space left on device.*; free some space or choose another folder"
 NO_MEMORY = r"hpcml: rank 1 ran out of memory .*; use fewer ranks on a node, or more nodes"
-LITTLE = "hpcml: memory is too short: .* fewer ranks on a node"  # before an array is allocated
+LITTLE = "hpcml: not enough memory: .* fewer ranks per node"  # before an array is made
 CHANGED = r"hpcml: .+data\.h5: the file was changed while it was in use; restore it"
 IN_USE = r"run is in use by process \d+ on \S+ since [\d-]+ [\d:]+; wait for it"
 PSBML, BOTH = ("psbml",), ("psbml", "probe")

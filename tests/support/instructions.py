@@ -1,4 +1,4 @@
-"""What kernels are made of: their LLVM modules as text, and the instructions that LLVM writes of these for any processor."""
+"""LLVM modules of kernels, and their machine instructions for several processors."""
 
 import re
 import sys

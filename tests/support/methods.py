@@ -1,4 +1,4 @@
-"""Every method of the registry, with what the tests must know to train it on small data: the conformance tests walk them."""
+"""Parametrisation over all methods of the registry, with options for small data."""
 
 import csv
 

@@ -1,4 +1,4 @@
-"""Slow textbook twins of the kernels and of Algorithm 1, straight from the formulas."""
+"""Slow reference implementations of kernels and of Algorithm 1."""
 
 from functools import partial
 
@@ -64,7 +64,7 @@ def objective(loss, X, sign, w, lam, weight=1.0):
     return lam / 2 * (w @ w) + (np.where(sign > 0, weight, 1.0) * VALUES[loss](sign * (X @ w))).mean()
 
 
-hinge_pass, hinge_objective = partial(pass_over_rows, "hinge"), partial(objective, "hinge")
+hinge_objective = partial(objective, "hinge")
 
 
 def probe(f_and_g, d, gamma=2 / 3, ccf=2, epsilon=0.05, max_steps=5000):

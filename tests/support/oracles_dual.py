@@ -1,4 +1,4 @@
-"""Dual coordinate descent row by row (Hsieh et al. 2008), in Python's numbers: what `dual` does with one label on one rank."""
+"""Dual coordinate descent row by row (Hsieh et al. 2008) in Python, for one label on one rank."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A method that is in no room of hpcml: steps of PROBE under another name, with an option of its own. One file, one entry."""
+"""A method outside the package: PROBE with one additional option."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar

@@ -1,4 +1,4 @@
-"""A loss that is in no room of hpcml: ℓ(z) = √(1 + (1 − z)²) − 1. One file, and its name where losses are listed."""
+"""A loss outside the package: ℓ(z) = √(1 + (1 − z)²) − 1."""
 
 import math
 

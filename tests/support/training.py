@@ -1,4 +1,4 @@
-"""Training and joining in few words; `comm` None is this process alone. Options are an object of them or a dict."""
+"""Short functions for training and merging. `comm` None is this process alone; options are an object or a dict."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""The sums of a panel's certificate, from its scores and duals, in float64: losses, terms of the
-dual objective, gradients.
-"""
+"""The sums of a panel's certificate in float64: losses, terms of the dual objective, gradients."""
 
 from __future__ import annotations
 
@@ -12,17 +10,15 @@ from hpcml.kernels.lanes.elementary import sigmoid, softplus
 from hpcml.kernels.lanes.epoch import DIAGONAL_POSITIVE, HINGE, LOGISTIC, TOP_POSITIVE, project
 from hpcml.kernels.lanes.write import I64, by_width
 
-# Rows of `sums` for hinges: of positive rows, and of negative ones in the next row; the rest of all rows.
-SHORT, SHORT_SQUARED, MOVED_SHORT, MOVED_SHORT_SQUARED, ALPHA_SQUARED = range(0, 10, 2)
+# Rows of `sums` for hinges: positive rows, and negative rows in the next row; from ALPHA on, all rows.
+SLACK, SLACK_SQUARED, MOVED_SLACK, MOVED_SLACK_SQUARED, ALPHA_SQUARED = range(0, 10, 2)
 ALPHA, MOST, LEAST, N_SUMS = range(10, 14)
 LOSSES, ENTROPY, WORST = range(3)  # rows of `sums` for the logistic loss
 
 
 @by_width(types.int64)
-def _judge_hinge(lanes, state, at, positive, weight, tables, sums, within):
-    """Add a row, of scores z[at + l] and duals alpha[at + l], to `sums`; returns its bits of
-    `near`.
-    """
+def _add_hinge(lanes, state, at, positive, weight, tables, sums, within):
+    """Add a row with scores z[at + l] and duals alpha[at + l] to `sums`; return its bits of `near`."""
     (z, alpha), (rules, _, shifts) = state, tables
     builder, zero, count = lanes.builder, lanes.constant(0.0), lanes.count
     is_positive, weight, within = lanes.flags(positive), lanes.splat(weight), lanes.splat(within)
@@ -42,10 +38,10 @@ def _judge_hinge(lanes, state, at, positive, weight, tables, sums, within):
     a, top, diagonal = lanes.widened(alpha.lanes(at)), rule(TOP_POSITIVE), rule(DIAGONAL_POSITIVE)
     past = builder.fsub(lanes.signed(is_positive, z.lanes(at)), lanes.constant(1.0))  # margin − 1
     moved = builder.fadd(past, lanes.signed(is_positive, shifts.lanes(I64(0))))
-    for row, missing in ((SHORT, past), (MOVED_SHORT, moved)):
+    for row, missing in ((SLACK, past), (MOVED_SLACK, moved)):
         short = lanes.larger(zero, builder.fneg(missing))
         sides(row, short)
-        sides(row + SHORT_SQUARED, builder.fmul(short, short))
+        sides(row + SLACK_SQUARED, builder.fmul(short, short))
     sides(ALPHA_SQUARED, builder.fmul(a, a))
     gather(ALPHA, builder.fmul(weight, a))
     gradient = builder.fadd(past, builder.fmul(diagonal, a))
@@ -61,8 +57,8 @@ def _judge_hinge(lanes, state, at, positive, weight, tables, sums, within):
 
 
 @by_width(types.int64)
-def _judge_logistic(lanes, state, at, positive, weight, tables, sums, within):
-    """The same of the duals u = log(α / (C − α)): every row is near."""
+def _add_logistic(lanes, state, at, positive, weight, tables, sums, within):
+    """`_add_hinge` for the duals u = log(α / (C − α)): every row may change."""
     (z, u), (_, costs, _) = state, tables
     builder, count, is_positive = lanes.builder, lanes.count, lanes.flags(positive)
     cost = builder.select(is_positive, costs.lanes(I64(0)), costs.lanes(I64(count)))
@@ -80,26 +76,21 @@ def _judge_logistic(lanes, state, at, positive, weight, tables, sums, within):
 
 
 def _certify_of(loss):
-    """The sums of a loss (HINGE, LOGISTIC)."""
-
     @njit
     def certify(state, positive, norms, tables, near, sums, lanes, within):
-        """Add to `sums` (N_SUMS lanes, flat) what the certificate of a panel needs from its
-        `state`, scores in float64 and duals (n lanes each, flat), and `tables`, rules, costs and
-        shifts. Every sum is over rows times their weights, norms[i, 1].
+        """Add the sums of a panel's certificate to `sums` (N_SUMS lanes, flat); rows count with their weights norms[i, 1].
 
-        Hinges: of positive and of negative rows Σ (1 − margin)₊ and Σ (1 − margin)₊², the same with
-        `shifts` (lanes) added to the scores, and Σ α²; Σ α; and the extremes of the projected
-        gradient over all rows. Logistic, at `costs` (2 lanes, C of positive and of negative rows):
-        Σ C log(1 + exp(−margin)), Σ C H(α / C), and the largest |margin + u|. `near` (n) gets a bit
-        for every lane that a row may still move: its dual is not at a bound, or the gradient is
-        less than `within` from driving it away.
+        `state`: float64 scores and duals (n lanes each, flat); `tables`: rules, costs (2 lanes) and shifts (lanes). Hinges: for
+        positive and for negative rows Σ (1 − margin)₊ and Σ (1 − margin)₊², the same with shifted scores, and Σ α²; Σ α; extremes
+        of the projected gradient. Logistic: Σ C log(1 + exp(−margin)), Σ C H(α / C), and max |margin + u|. `near` (n) gets a bit
+        for every lane in which the row may still change: its dual is not at a bound, or the gradient is within `within` of
+        releasing it.
         """
         for i in range(positive.size):
             if loss == LOGISTIC:
-                near[i] = _judge_logistic(state, i * lanes, positive[i], norms[i, 1], tables, sums, within, lanes)
+                near[i] = _add_logistic(state, i * lanes, positive[i], norms[i, 1], tables, sums, within, lanes)
             else:
-                near[i] = _judge_hinge(state, i * lanes, positive[i], norms[i, 1], tables, sums, within, lanes)
+                near[i] = _add_hinge(state, i * lanes, positive[i], norms[i, 1], tables, sums, within, lanes)
 
     return certify
 
@@ -109,7 +100,7 @@ hinge_certify, logistic_certify = _certify_of(HINGE), _certify_of(LOGISTIC)
 
 @by_width()
 def _add_slopes(lanes, scores, at, positive, weight, costs, squared, moves, n_moves, sums):
-    """The part of a row, of scores[at + l], in the `slopes`."""
+    """Add a row with scores[at + l] to `slopes`."""
     builder, zero, one, is_positive = lanes.builder, lanes.constant(0.0), lanes.constant(1.0), lanes.flags(positive)
     cost = builder.select(is_positive, costs.lanes(I64(0)), builder.fneg(costs.lanes(I64(lanes.count))))
     own, z = builder.fmul(lanes.splat(weight), cost), scores.lanes(at)
@@ -119,16 +110,15 @@ def _add_slopes(lanes, scores, at, positive, weight, costs, squared, moves, n_mo
         short = lanes.larger(zero, builder.fsub(one, margin))
         slope = builder.select(builder.fcmp_ordered(">", short, zero), own, zero)
         slope = builder.select(squares, builder.fmul(builder.fmul(own, lanes.constant(2.0)), short), slope)
-        place = builder.mul(g, I64(lanes.count))
-        sums.put(place, builder.fsub(sums.lanes(place), slope))
+        position = builder.mul(g, I64(lanes.count))
+        sums.put(position, builder.fsub(sums.lanes(position), slope))
 
 
 @njit
 def slopes(scores, positive, norms, costs, squared, moves, sums, lanes):
-    """sums[g lanes + l] += the slope of Σ C ℓ, hinge or `squared`, in the intercept of lane l if
-    that is moved by moves[g], from `scores` (n lanes).
+    """sums[g lanes + l] += slope of Σ C ℓ (hinge, or `squared`) in the intercept of lane l moved by moves[g].
 
-    costs (2 lanes): C of positive and of negative rows; norms[i, 1]: weights of rows.
+    scores (n lanes); costs (2 lanes): C of positive and of negative rows; norms[i, 1]: weights of rows.
     """
     for i in range(positive.size):
         _add_slopes(scores, i * lanes, positive[i], norms[i, 1], costs, np.int64(squared), moves, moves.size, sums, lanes)

@@ -1,4 +1,4 @@
-"""The weights of a panel made anew from its duals, in float64, and put where they are kept."""
+"""Weights of a panel recomputed from its duals, in float64."""
 
 from __future__ import annotations
 
@@ -13,38 +13,30 @@ from hpcml.kernels.lanes.write import I64, by_width
 
 
 @by_width(types.int64, widths=(1, 2, 4, 8))
-def _signed(lanes, alpha, at, positive, weight, slopes, place):
-    """slopes[place + l] = y weight alpha[at + l], y by the bits of `positive`. Returns the lanes
-    in which it is not 0, as bits.
-    """
+def _signed(lanes, alpha, at, positive, weight, slopes, position):
+    """slopes[position + l] = y weight alpha[at + l], y by the bits of `positive`. Return the bits of non-zero lanes."""
     a = lanes.widened(alpha.lanes(at))
-    slopes.put(place, lanes.builder.fmul(lanes.signed(lanes.flags(positive), a), lanes.splat(weight)))
+    slopes.put(position, lanes.builder.fmul(lanes.signed(lanes.flags(positive), a), lanes.splat(weight)))
     return lanes.number(lanes.builder.fcmp_ordered("!=", a, lanes.constant(0.0)))
 
 
 @by_width(types.int64, widths=(1, 2, 4, 8))
-def _signed_logistic(lanes, u, at, positive, weight, slopes, place, costs):
-    """The same of the dual α = C σ(u[at + l]), C from costs[l], or costs[lanes + l] for negative
-    rows.
-    """
+def _signed_logistic(lanes, u, at, positive, weight, slopes, position, costs):
+    """`_signed` for α = C σ(u[at + l]), with C = costs[l], or costs[lanes + l] for negative rows."""
     builder, is_positive = lanes.builder, lanes.flags(positive)
     cost = builder.select(is_positive, costs.lanes(I64(0)), costs.lanes(I64(lanes.count)))
     alpha = builder.fmul(cost, sigmoid(lanes, lanes.widened(u.lanes(at)))[0])
-    slopes.put(place, builder.fmul(lanes.signed(is_positive, alpha), lanes.splat(weight)))
+    slopes.put(position, builder.fmul(lanes.signed(is_positive, alpha), lanes.splat(weight)))
     return I64(1)
 
 
 def _combine_of(loss):
-    """The sum over rows for a loss (HINGE, LOGISTIC)."""
-
     @njit
     def combine(csr, norms, duals, positive, costs, first, v):
-        """v[j lanes + l] += Σ_i s α y x_ij, in float64, of the lanes first .. first + lanes − 1 of
-        a panel; lanes ≤ 8.
+        """v[j lanes + l] += Σ_i s α y x_ij in float64, for lanes first … first + lanes − 1 of a panel; lanes ≤ 8.
 
-        `csr` is (indptr, indices, data); norms[i, 1] are the weights s of the rows, `duals` (n
-        width) and `costs` (2, width), C of positive rows, then of negative ones, are the panel's;
-        v (d, lanes).
+        `csr` is (indptr, indices, data); norms[i, 1] are the weights s of the rows; `duals` (n width) and `costs` (2, width: C of
+        positive, then of negative rows) are the panel's; v (d, lanes).
         """
         width, lanes, v = costs.shape[1], v.shape[1], v.reshape(-1)
         slopes, starts = np.empty(TILE * lanes), np.empty(TILE, np.int64)
@@ -52,13 +44,13 @@ def _combine_of(loss):
         for tile in range(0, positive.size, TILE):
             n = 0
             for i in range(tile, min(tile + TILE, positive.size)):
-                at, flags, place = i * width + first, np.int64(positive[i]) >> first, (i - tile) * lanes
+                at, flags, position = i * width + first, np.int64(positive[i]) >> first, (i - tile) * lanes
                 if loss == LOGISTIC:
-                    some = _signed_logistic(duals, at, flags, norms[i, 1], slopes, place, costs, lanes)
+                    nonzero = _signed_logistic(duals, at, flags, norms[i, 1], slopes, position, costs, lanes)
                 else:
-                    some = _signed(duals, at, flags, norms[i, 1], slopes, place, lanes)
-                if some:
-                    starts[n] = place
+                    nonzero = _signed(duals, at, flags, norms[i, 1], slopes, position, lanes)
+                if nonzero:
+                    starts[n] = position
                     n += 1
             add_lines(csr, tile, starts[:n], slopes, v, lanes, no_grids, False)
 
@@ -69,23 +61,19 @@ hinge_combine, logistic_combine = _combine_of(HINGE), _combine_of(LOGISTIC)
 
 
 @by_width(widths=(1, 2, 4, 8))
-def _keep_line(lanes, v, at, w, to, sums):
-    """w[to + l] = v[at + l], rounded to w's type; sums[l] += v[at + l]², sums[lanes + l] += w[to
-    + l]², for l < lanes.
-    """
+def _write_line(lanes, v, at, w, to, sums):
+    """w[to + l] = v[at + l] rounded to w's type; sums[l] += v[at + l]², sums[lanes + l] += w[to + l]²."""
     builder, exact = lanes.builder, v.lanes(at)
     narrow = lanes.of(w.element).widened(exact)
     w.put(to, narrow)
     for row, value in enumerate((exact, lanes.widened(narrow))):
-        place = I64(row * lanes.count)
-        sums.put(place, builder.fadd(sums.lanes(place), builder.fmul(value, value)))
+        position = I64(row * lanes.count)
+        sums.put(position, builder.fadd(sums.lanes(position), builder.fmul(value, value)))
 
 
 @njit
-def keep(v, lanes, w, width, first, sums):
-    """Put v (d lanes, float64) into the lanes from `first` on of w (d width); sums (2 lanes): Σ
-    v², and Σ w² as rounded.
-    """
+def write_rounded(v, lanes, w, width, first, sums):
+    """Write v (d lanes, float64) to the lanes from `first` on of w (d width); sums (2 lanes): Σ v², and Σ w² after rounding."""
     sums[:] = 0.0
     for j in range(v.size // lanes):
-        _keep_line(v, j * lanes, w, j * width + first, sums, lanes)
+        _write_line(v, j * lanes, w, j * width + first, sums, lanes)

@@ -1,9 +1,8 @@
 """exp, the logistic function and log(1 + exp) of lanes.
 
-Only additions, multiplications, fused multiply-adds and divisions that IEEE 754 rounds, so the bits
-are the same on every machine and in every lane. They are not those of `hpcml.kernels.elementary`,
-which has single numbers, does without fused multiply-adds and goes to the ends. Arguments of exp
-are kept within EXPONENTS, where nothing overflows and nothing is denormal.
+They use only additions, multiplications, fused multiply-adds and divisions, which IEEE 754 rounds exactly, so the bits are the same
+on every machine and in every lane. They differ from `hpcml.kernels.elementary` (single numbers, no fused multiply-add, full range).
+Arguments of exp are clipped to EXPONENTS, where nothing overflows and nothing is denormal.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ LOG2_LOW = {SINGLE: -2.12194440054690583e-4, DOUBLE: elementary.LOG2_LOW}
 
 
 def _polynomial(lanes: Lanes, x: ir.Value, coefficients: list[float]) -> ir.Value:
-    """Horner's rule; the coefficient of the highest power first."""
     total = lanes.constant(coefficients[0])
     for c in coefficients[1:]:
         total = lanes.fma(total, x, lanes.constant(c))
@@ -32,11 +30,11 @@ def _polynomial(lanes: Lanes, x: ir.Value, coefficients: list[float]) -> ir.Valu
 
 
 def exp(lanes: Lanes, x: ir.Value) -> ir.Value:
-    """exp(x), for x within ±EXPONENTS the number nearest to x."""
+    """exp(x), with x clipped to ±EXPONENTS."""
     builder, bits, most = lanes.builder, BITS[lanes.element], EXPONENTS[lanes.element]
     whole = ir.VectorType(ir.IntType(32 if lanes.element == SINGLE else 64), lanes.count)
     x = lanes.larger(lanes.constant(-most), lanes.smaller(lanes.constant(most), x))
-    magic = lanes.constant(1.5 * 2.0**bits)  # a sum with it is rounded to a whole number, in its lowest bits
+    magic = lanes.constant(1.5 * 2.0**bits)  # adding it rounds to an integer, in the lowest bits
     shifted = lanes.fma(x, lanes.constant(elementary.PER_LOG2), magic)
     k = builder.fsub(shifted, magic)
     r = lanes.fma(k, lanes.constant(-LOG2_HIGH[lanes.element]), x)
@@ -55,10 +53,9 @@ def sigmoid(lanes: Lanes, u: ir.Value) -> tuple[ir.Value, ir.Value]:
 
 
 def softplus(lanes: Lanes, u: ir.Value) -> ir.Value:
-    """log(1 + exp(u))."""
     builder, zero, one = lanes.builder, lanes.constant(0.0), lanes.constant(1.0)
     t = exp(lanes, builder.fneg(lanes.call("fabs", u)))
-    # log(1 + t) = 2 artanh(t / (2 + t)), or log 2 + 2 artanh((t − 1) / (t + 3)), whichever is of a smaller number
+    # log(1 + t) = 2 artanh(t / (2 + t)) or log 2 + 2 artanh((t − 1) / (t + 3)): the form with the smaller argument
     large = builder.fcmp_ordered(">", t, lanes.constant(math.sqrt(2.0) - 1.0))
     top = builder.select(large, builder.fsub(t, one), t)
     bottom = builder.fadd(t, builder.select(large, lanes.constant(3.0), lanes.constant(2.0)))

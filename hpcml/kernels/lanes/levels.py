@@ -1,6 +1,4 @@
-"""Sums of lines of bytes times whole numbers, in 16 bits that stop at 65535 instead of starting
-again from 0.
-"""
+"""Saturating 16-bit sums of lines of bytes times integers."""
 
 from __future__ import annotations
 
@@ -11,41 +9,39 @@ from hpcml.kernels import njit
 from hpcml.kernels.lanes.write import I32, I64, by_width
 
 BYTE, SHORT = ir.IntType(8), ir.IntType(16)
-AT_ONCE = 32  # lanes of a register, as LLVM divides them among those of the processor
+AT_ONCE = 32  # lanes of a vector, which LLVM splits into registers
 LINE = 64  # bytes of a cache line
-AHEAD = 8  # lines that are asked for so many before they are needed
-SUMS = 4  # of so many lanes each that are made together
+AHEAD = 8  # prefetch distance in lines
+SUMS = 4  # vectors summed together
 
 
 @by_width(widths=(AT_ONCE,))
 def _add(lanes, table, lines, numbers, span, out, at):
-    """out[at + l] = Σ numbers[i] table[lines[i], at + l] over a span begin ≤ i < end for the first
-    SUMS times as many l as there are lanes.
-    """
+    """out[at + l] = Σ numbers[i] table[lines[i], at + l] over begin ≤ i < end, for l < SUMS · lanes."""
     builder, bytes_, shorts = lanes.builder, ir.VectorType(BYTE, lanes.count), ir.VectorType(SHORT, lanes.count)
     add = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(shorts, [shorts, shorts]), f"llvm.uadd.sat.v{lanes.count}i16"
     )
     sums = [lanes.variable(ir.Constant(shorts, [0] * lanes.count)) for _ in range(SUMS)]
-    places = [builder.add(at, I64(n * lanes.count)) for n in range(SUMS)]
+    positions = [builder.add(at, I64(n * lanes.count)) for n in range(SUMS)]
     undefined, zeros = ir.Constant(shorts, ir.Undefined), ir.Constant(ir.VectorType(I32, lanes.count), [0] * lanes.count)
     with lanes.rows(*span) as (i, _):
         later = builder.add(i, I64(AHEAD))
         later = table.line(lines.index(builder.select(builder.icmp_signed("<", later, span[1]), later, i)))
-        for place in places[:: LINE // lanes.count]:
-            later.ask(place, 3)
+        for position in positions[:: LINE // lanes.count]:
+            later.prefetch(position, 3)
         line, number = table.line(lines.index(i)), builder.trunc(numbers.one(i), SHORT)
         number = builder.shuffle_vector(builder.insert_element(undefined, number, I32(0)), undefined, zeros)
-        for total, place in zip(sums, places, strict=True):
-            levels = builder.zext(builder.load(line.at(place), align=1, typ=bytes_), shorts)
+        for total, position in zip(sums, positions, strict=True):
+            levels = builder.zext(builder.load(line.at(position), align=1, typ=bytes_), shorts)
             builder.store(builder.call(add, [builder.load(total), builder.mul(levels, number)]), total)
-    for total, place in zip(sums, places, strict=True):
-        builder.store(builder.load(total), out.at(place), align=2)
+    for total, position in zip(sums, positions, strict=True):
+        builder.store(builder.load(total), out.at(position), align=2)
 
 
 @njit
 def add_levels(table, lines, numbers, begin, end, out):
-    """out (T uint16) = Σ numbers[i] table[lines[i]] over begin ≤ i < end, but at most 65535.
+    """out (T uint16) = min(65535, Σ numbers[i] table[lines[i]]) over begin ≤ i < end.
 
     table (F, T) bytes, T a multiple of 128; lines int32; numbers int32, at most 257.
     """

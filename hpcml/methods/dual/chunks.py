@@ -1,8 +1,8 @@
-"""The rows of dual coordinate descent: all in memory, or read from the disk chunk by chunk where memory is short.
+"""Training rows of dual coordinate descent, in memory or read from disk in chunks.
 
-A pass over streamed rows copies a chunk into memory, since its rows are visited at random, and visits it. Most passes are over
-support vectors only. Those of a chunk stay in memory, as far as there is room: the working set. A pass that needs no other rows of
-a chunk does not read it.
+Rows are visited in random order, so a pass over streamed rows copies one chunk into memory and visits its rows. Most passes visit
+only support vectors. The support vectors of each chunk are cached while there is room, and a pass whose rows are all cached does
+not read the chunk.
 """
 
 from __future__ import annotations
@@ -18,27 +18,24 @@ from hpcml.data.compact import CompactRows
 from hpcml.methods.dual.kernels import pack
 from hpcml.mpi.memory import ask_for
 
-CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
-PIECE_VALUES = 1 << 18  # are asked for while those before them are copied
-
+# Values per chunk: rows are shuffled within a chunk.
+CHUNK_VALUES = 1 << 24
+# Values per prefetch: the next piece is prefetched while one is copied.
+PIECE_VALUES = 1 << 18
 Csr = tuple[np.ndarray, np.ndarray, np.ndarray]
-Wanted = Callable[[slice], np.ndarray]  # which of these rows (not 0) a pass visits, or the next ones will
+RowFilter = Callable[[slice], np.ndarray]  # non-zero for the rows of a slice that are needed
 
 
 class Chunk(NamedTuple):
-    """Rows in memory: which ones, and their CSR arrays."""
-
-    own: slice
+    rows: slice
     csr: Csr
 
 
 class RowChunks:
-    """The rows of a rank. A pass takes them in random order, chunk by chunk."""
+    """The rows of a rank, visited chunk by chunk in random order."""
 
     def __init__(self, rows: CompactRows, chunk_values: int, kept_values: int | None = None) -> None:
-        """`chunk_values`: of a chunk in which a pass goes at random. `kept_values`: rows are read from the disk, and there is room
-        for so many values of the working set; None: memory, or the system's own cache, holds all rows. Local; raises MemoryError.
-        """
+        """`kept_values` is the number of values to cache of streamed rows, or None if memory holds all rows. Raises MemoryError."""
         self.rows, self.is_streamed = rows, kept_values is not None
         cuts = np.searchsorted(rows.indptr, np.arange(0, rows.data.size + 1, chunk_values)[1:])
         self.bounds = np.unique(np.concatenate([[0], cuts, [rows.n_local]]))
@@ -47,85 +44,83 @@ class RowChunks:
             sizes = int(np.diff(rows.indptr[self.bounds]).max(initial=0)), min(kept_values, rows.data.size)
             types = rows.indices.dtype, rows.data.dtype
             self._chunk, self._pool = ([np.empty(size, kind) for kind in types] for size in sizes)
-        self.forget()
+        self.clear_cache()
 
-    def forget(self) -> None:
-        """Give up the working set: other rows will be needed. Local."""
-        self._kept: dict[int, Csr] = {}
-        self._taken = 0
+    def clear_cache(self) -> None:
+        self._cached: dict[int, Csr] = {}
+        self._n_cached = 0
 
-    def chunks(self, order: np.ndarray, visited: Wanted, kept: Wanted) -> Iterator[tuple[Chunk, np.ndarray]]:
-        """Yield chunks in the order of a pass, with those of `order` that are in them; of streamed rows not those without a row
-        that is `visited`.
+    def chunks(self, order: np.ndarray, visited: RowFilter, to_cache: RowFilter) -> Iterator[tuple[Chunk, np.ndarray]]:
+        """Yield the chunks in the order of a pass, each with its rows in `order`.
 
-        When a chunk that was read is done with, those of its rows that are `kept` stay in memory if there is room. Local.
+        Streamed chunks without a row to visit are skipped. After a chunk was read and used, the rows selected by `to_cache` are
+        cached if there is room.
         """
-        rows, place = self.rows, 0
+        rows, position = self.rows, 0
         if not self.is_streamed:
             yield Chunk(self.all_rows, (rows.indptr, rows.indices, rows.data)), order
             return
-        while place < order.size:
-            number = int(np.searchsorted(self.bounds, order[place], "right")) - 1
-            own = slice(int(self.bounds[number]), int(self.bounds[number + 1]))
-            some = order[place : place + own.stop - own.start]
-            place += some.size
-            need = visited(own) != 0
+        while position < order.size:
+            number = int(np.searchsorted(self.bounds, order[position], "right")) - 1
+            bounds = slice(int(self.bounds[number]), int(self.bounds[number + 1]))
+            chunk_order = order[position : position + bounds.stop - bounds.start]
+            position += chunk_order.size
+            need = visited(bounds) != 0
             if not need.any():
                 continue
-            if (csr := self._holding(number, need)) is not None:
-                yield Chunk(own, csr), some
+            if (csr := self._cached_rows(number, need)) is not None:
+                yield Chunk(bounds, csr), chunk_order
                 continue
-            csr = self._read(own)
-            yield Chunk(own, csr), some
-            self._keep(number, csr, kept(own) != 0)
+            csr = self._read(bounds)
+            yield Chunk(bounds, csr), chunk_order
+            self._cache_rows(number, csr, to_cache(bounds) != 0)
 
-    def slices(self, needed: Wanted | None = None) -> Iterator[tuple[slice, Csr]]:
-        """Yield all rows in their order, slice by slice; from the working set if it has those that are `needed`. Local."""
+    def slices(self, needed: RowFilter | None = None) -> Iterator[tuple[slice, Csr]]:
+        """Yield all rows in order, slice by slice, from the cache where it has the rows that are `needed`."""
         rows = self.rows
         if not self.is_streamed:
-            for some in self.parts:
-                yield some, (rows.indptr[some.start : some.stop + 1], rows.indices, rows.data)
+            for part in self.parts:
+                yield part, (rows.indptr[part.start : part.stop + 1], rows.indices, rows.data)
             return
         for number, (first, last) in enumerate(pairwise(self.bounds.tolist())):
-            held = None if needed is None else self._holding(number, needed(slice(first, last)) != 0)
-            for part in slices.row_slices(last - first, int(rows.indptr[last] - rows.indptr[first])):
-                some = slice(first + part.start, first + part.stop)
-                if held is not None:
-                    yield some, (held[0][part.start : part.stop + 1], held[1], held[2])
+            cached = None if needed is None else self._cached_rows(number, needed(slice(first, last)) != 0)
+            for inner in slices.row_slices(last - first, int(rows.indptr[last] - rows.indptr[first])):
+                part = slice(first + inner.start, first + inner.stop)
+                if cached is not None:
+                    yield part, (cached[0][inner.start : inner.stop + 1], cached[1], cached[2])
                     continue
-                indptr = rows.indptr[some.start : some.stop + 1]
+                indptr = rows.indptr[part.start : part.stop + 1]
                 ask_for(rows.indices[indptr[0] : indptr[-1]], rows.data[indptr[0] : indptr[-1]])
-                yield some, (indptr, rows.indices, rows.data)
+                yield part, (indptr, rows.indices, rows.data)
 
-    def _holding(self, number: int, need: np.ndarray) -> Csr | None:
-        """Return the working set of a chunk, if it has all rows that are needed (bool)."""
-        if (csr := self._kept.get(number)) is None:
+    def _cached_rows(self, number: int, need: np.ndarray) -> Csr | None:
+        """Return the cached rows of a chunk, or None if one of the needed rows (bool) is missing."""
+        if (csr := self._cached.get(number)) is None:
             return None
         first, last = self.bounds[number : number + 2]
         complete = np.diff(csr[0]) == np.diff(self.rows.indptr[first : last + 1])
         return csr if complete[need].all() else None
 
-    def _read(self, own: slice) -> Csr:
-        """Read a chunk, piece by piece: no more than two pieces need lie in the system's cache."""
+    def _read(self, bounds: slice) -> Csr:
+        """Copy a chunk into memory, piece by piece, so that at most two pieces occupy the page cache."""
         rows, (indices, data) = self.rows, self._chunk
-        first, last = int(rows.indptr[own.start]), int(rows.indptr[own.stop])
+        first, last = int(rows.indptr[bounds.start]), int(rows.indptr[bounds.stop])
         pieces = [slice(begin, min(begin + PIECE_VALUES, last)) for begin in range(first, last, PIECE_VALUES)]
         for number, piece in enumerate(pieces):
             if number == 0:
                 ask_for(rows.indices[piece], rows.data[piece])
-            for after in pieces[number + 1 : number + 2]:
-                ask_for(rows.indices[after], rows.data[after])
+            for following in pieces[number + 1 : number + 2]:
+                ask_for(rows.indices[following], rows.data[following])
             to = slice(piece.start - first, piece.stop - first)
             indices[to], data[to] = rows.indices[piece], rows.data[piece]
-        return rows.indptr[own.start : own.stop + 1] - first, indices, data
+        return rows.indptr[bounds.start : bounds.stop + 1] - first, indices, data
 
-    def _keep(self, number: int, csr: Csr, kept: np.ndarray) -> None:
-        """Put the rows that are `kept` (bool) of a chunk into the working set, if there is room."""
-        self._kept.pop(number, None)
-        size = int(np.diff(csr[0])[kept].sum())
-        indices, data = (array[self._taken : self._taken + size] for array in self._pool)
+    def _cache_rows(self, number: int, csr: Csr, selected: np.ndarray) -> None:
+        self._cached.pop(number, None)
+        size = int(np.diff(csr[0])[selected].sum())
+        indices, data = (array[self._n_cached : self._n_cached + size] for array in self._pool)
         if indices.size == size:
             indptr = np.empty_like(csr[0])
-            pack(*csr, kept, indptr, indices, data)
-            self._kept[number] = indptr, indices, data
-            self._taken += size
+            pack(*csr, selected, indptr, indices, data)
+            self._cached[number] = indptr, indices, data
+            self._n_cached += size

@@ -1,4 +1,4 @@
-"""Dual coordinate descent as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows of many."""
+"""Dual coordinate descent as a scikit-learn classifier."""
 
 from __future__ import annotations
 
@@ -30,12 +30,21 @@ class DualClassifier(LinearClassifier):
     1, and m the sum of these; LIBLINEAR's C is 1 / (λ m). Rows are taken as float32, as in `hpcml train dual`, which gives the same
     bits.
 
-    Every rank of `comm` gets a copy of all rows, and the labels are divided among the ranks.
+    Every rank of `comm` gets a copy of all rows, and the labels are distributed over the ranks.
 
     Notes
     -----
-    Every rank holds all rows twice while it trains, once as they were given and once without features that occur nowhere: about 16
-    bytes for each value other than 0 of all ranks together. `hpcml train dual` needs a copy for each node only, from a file.
+    During training, every rank holds all rows twice: as given, and without features that occur in no row. This takes about 16 bytes
+    per non-zero value of all ranks. `hpcml train dual` needs only one copy per node, read from a file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpcml import DualClassifier
+    >>> X = np.array([[1.0, 0.0], [0.8, 0.1], [0.0, 1.0], [0.1, 0.9]])
+    >>> classifier = DualClassifier(lam=0.1).fit(X, ["sea", "sea", "land", "land"])
+    >>> classifier.predict([[0.9, 0.2]]).tolist()
+    ['sea']
 
     References
     ----------
@@ -53,9 +62,9 @@ class DualClassifier(LinearClassifier):
     max_gap: float | None = OPTION
     positive_weight: str | float = OPTION
     class_weight: Mapping[Any, float] | str | None = None
-    """As in LIBLINEAR and `LinearSVC`, the weight of each class, or label, 1 if it is not in the dict; c_i is multiplied by it.
-    With two classes it is that of the row's class. For each of more classes, and for label sets, it is that of the label for rows
-    that have it, and 1 for others. "balanced" is m / (number of classes · rows of the class), for classes only.
+    """Weight of each class or label, as in `LinearSVC` (default: 1; labels missing in the dict have weight 1). It multiplies c_i:
+    with two classes by the weight of the row's class, otherwise by the weight of the label for rows that have it. "balanced" sets m
+    / (number of classes · rows of the class) and needs classes, not label sets.
     """
     random_state: Seed = OPTION
     precision: str = OPTION
@@ -64,23 +73,36 @@ class DualClassifier(LinearClassifier):
     comm: mpi.Comm | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and their labels y.
+        """Train on the rows of this rank. Collective over `comm`.
 
-        y (n,) holds classes, or lists (or sets) of names of labels; (n, n_labels), dense or sparse, zeros and ones. `sample_weight`
-        (n,) are numbers of at least 0: a row of weight 2 counts as two such rows, one of weight 0 not at all. Raises ValueError or
-        TypeError for what does not fit.
+        Parameters
+        ----------
+        X : array-like or sparse matrix (n_rows, n_features)
+            Features of this rank's rows.
+        y : array-like (n_rows,) or (n_rows, n_labels)
+            Classes, lists of label names, or a 0/1 indicator matrix (dense or sparse).
+        sample_weight : array-like (n_rows,), optional
+            Weights of at least 0. A row of weight 2 counts as two rows, a row of weight 0 not at all.
+
+        Returns
+        -------
+        DualClassifier
+            The fitted classifier.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If parameters, rows, labels or weights are invalid; the same on all ranks.
         """
         return self._fit_weighted(X, y, sample_weight)
 
     def _agreed_options(self, comm: mpi.Comm, options: Any) -> Any:
-        """Collective over `comm`. Return the options of all ranks. Raises ConfigError if the ranks' parameters differ."""
         weights = sorted(map(repr, self.class_weight.items())) if isinstance(self.class_weight, Mapping) else self.class_weight
         if mpi.agreed_any(comm, weights != comm.bcast(weights)):
-            raise ConfigError("the ranks have classifiers with different parameters; give all ranks the same")
+            raise ConfigError("the ranks have classifiers with different parameters; use the same parameters on all ranks")
         return super()._agreed_options(comm, options)
 
     def _risk(self, rows: CompactRows, labels: LabelSets, options: LinearOptions) -> Risk:
-        """Return what the labels share, with their `class_weight`. Raises ConfigError, the same on all ranks."""
         risk = super()._risk(rows, labels, options)
         if self.class_weight is not None:
             weights = self._class_weights(rows, labels)
@@ -92,19 +114,18 @@ class DualClassifier(LinearClassifier):
         return risk
 
     def _class_weights(self, rows: CompactRows, labels: LabelSets) -> np.ndarray:
-        """The weights (n_classes) that `class_weight` gives the classes."""
-        given, classes = self.class_weight, labels.classes.tolist()
-        if isinstance(given, str) and given == BALANCED:
+        class_weight, classes = self.class_weight, labels.classes.tolist()
+        if isinstance(class_weight, str) and class_weight == BALANCED:
             if labels.kind != CLASSES:
-                raise ConfigError("class_weight='balanced' is of classes; for sets of labels give positive_weight='balanced'")
+                raise ConfigError("class_weight='balanced' needs classes; for label sets use positive_weight='balanced'")
             sums = np.array([rows.weight_of(label) for label in range(rows.n_labels)], dtype=np.float64)
             sums = np.append(rows.total_weight - sums, sums)[-len(classes) :] if len(classes) <= 2 else sums
             return rows.total_weight / (len(classes) * sums)
-        if not isinstance(given, Mapping):
-            raise ConfigError(f"class_weight={given!r}: expected a dict, 'balanced' or None")
-        for name, weight in given.items():
+        if not isinstance(class_weight, Mapping):
+            raise ConfigError(f"class_weight={class_weight!r}: expected a dict, 'balanced' or None")
+        for name, weight in class_weight.items():
             if name not in classes:
-                raise ConfigError(f"class_weight has {name!r}, which y does not have")
+                raise ConfigError(f"class_weight: {name!r} is not a class or label of y")
             if not (isinstance(weight, Real) and 0 < weight < np.inf):
                 raise ConfigError(f"class_weight[{name!r}]={weight!r}: expected a number above 0")
-        return np.array([float(given.get(name, 1.0)) for name in classes])
+        return np.array([float(class_weight.get(name, 1.0)) for name in classes])

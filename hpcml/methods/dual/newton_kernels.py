@@ -1,6 +1,6 @@
-"""Loops over rows of Newton's method, in float64, and the solution of its equations.
+"""Row loops of Newton's method in float64, and a Cholesky solver.
 
-`costs` (n) are s C of positive rows and −s C of negative ones; `loss` is SQUARED, HINGE or LOGISTIC.
+`costs` (n) is s C for positive rows and −s C for negative rows.
 """
 
 import math
@@ -15,7 +15,7 @@ SQUARED, HINGE, LOGISTIC = range(3)
 
 @njit(forceinline=True)
 def loss_at(margin, loss, width):
-    """Return ℓ, ℓ′ and ℓ″ at a margin; the hinge is a parabola from 1 − width to 1."""
+    """Return ℓ, ℓ′ and ℓ″ at a margin; the hinge is a parabola between 1 − width and 1."""
     if loss == LOGISTIC:
         return logistic.at(margin)
     return squared_hinge.at(margin) if loss == SQUARED else hinge.smoothed_at(margin, width)
@@ -23,17 +23,18 @@ def loss_at(margin, loss, width):
 
 @njit
 def add_rows(csr, z, costs, loss, width, gradient, second):
-    """Add −v and the lower half of H − I of the rows with scores z to `gradient` (d) and `second` (d, d); return the part of the
-    dual objective that is linear in the duals (logistic: their entropy), and the part that the loss takes off.
+    """Add −v to `gradient` (d) and the lower triangle of H − I to `second` (d, d).
+
+    Return the part of the dual objective that is linear in the duals (logistic: their entropy), and the quadratic part to subtract.
     """
-    (indptr, indices, data), gained, taken = csr, 0.0, 0.0
+    (indptr, indices, data), linear, quadratic = csr, 0.0, 0.0
     for i in range(z.size):
         sign, cost = (1.0 if costs[i] > 0 else -1.0), abs(costs[i])
         margin = sign * z[i]
         height, slope, curvature = loss_at(margin, loss, width)
         if slope < 0:
-            gained += cost * (height - margin * slope if loss == LOGISTIC else -slope)
-            taken += cost * height if loss == SQUARED else 0.0
+            linear += cost * (height - margin * slope if loss == LOGISTIC else -slope)
+            quadratic += cost * height if loss == SQUARED else 0.0
             for k in range(indptr[i], indptr[i + 1]):
                 x, j = cost * np.float64(data[k]), indices[k]
                 gradient[j] += sign * slope * x
@@ -41,12 +42,11 @@ def add_rows(csr, z, costs, loss, width, gradient, second):
                     for other in range(indptr[i], indptr[i + 1]):
                         if indices[other] <= j:
                             second[j, indices[other]] += curvature * x * np.float64(data[other])
-    return gained, taken
+    return linear, quadratic
 
 
 @njit
 def scores(csr, w, z):
-    """z[i] = x_i · w."""
     indptr, indices, data = csr
     for i in range(z.size):
         total = 0.0
@@ -57,14 +57,14 @@ def scores(csr, w, z):
 
 @njit
 def signed_duals(z, costs, loss, width, out):
-    """out[i] = s α y of the rows with scores z."""
+    """out[i] = s α y of a row with score z[i]."""
     for i in range(z.size):
         out[i] = -costs[i] * loss_at((1.0 if costs[i] > 0 else -1.0) * z[i], loss, width)[1]
 
 
 @njit
 def losses(z, along, step, costs, loss, width):
-    """Return Σ s C ℓ at the scores z + step · along."""
+    """Return Σ s C ℓ at scores z + step · along."""
     total = 0.0
     for i in range(z.size):
         sign = 1.0 if costs[i] > 0 else -1.0
@@ -74,17 +74,17 @@ def losses(z, along, step, costs, loss, width):
 
 @njit
 def solve(second, x, least):
-    """Replace x (d) by the solution y of `second` · y = x, by Cholesky's method.
+    """Replace x (d) by the solution y of `second` · y = x, by Cholesky factorisation of the scaled matrix.
 
-    Only the lower half of `second` is read; it is overwritten. Where the diagonal is 1, pivots are `least` or more.
+    Only the lower triangle of `second` is read; it is overwritten. Pivots of the scaled matrix are at least `least`.
     """
     d = x.size
     scale = 1.0 / np.sqrt(np.diag(second))
     for j in range(d):
         for k in range(j + 1):
             total = second[j, k] * scale[j] * scale[k]
-            for place in range(k):
-                total -= second[j, place] * second[k, place]
+            for m in range(k):
+                total -= second[j, m] * second[k, m]
             second[j, k] = math.sqrt(max(total, least)) if k == j else total / second[k, k]
     for j in range(d):
         total = x[j] * scale[j]

@@ -1,4 +1,4 @@
-"""The options of `hpcml train dual` that other linear methods lack; those of all are in `methods.linear.options`."""
+"""Options of `hpcml train dual`."""
 
 import math
 from dataclasses import dataclass
@@ -26,33 +26,32 @@ class DualOptions(InterceptOptions):
     loss: str = "squared-hinge"
     """Convex loss ℓ: squared-hinge, hinge or logistic."""
     dual_tol: Annotated[float, Between(0)] = 0.1
-    """Stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows."""
+    """Stopping tolerance for the range of the projected gradients, as in LIBLINEAR (default: 0.1). Lower values cost more passes.
+    """
     max_gap: Annotated[float | None, Between(0)] = None
-    """Also require a certified duality gap, divided by the objective, of at most this value."""
+    """Also require a relative duality gap (gap / objective) of at most this value. Default: no limit."""
     show_gaps: Flag = False
     """Show the objective and the certified duality gap of every label."""
     positive_weight: Annotated[str, Or("float")] = "1"
-    """Weight of positive rows: a number, or balanced (the number of negative rows divided by that of positive rows)."""
+    """Weight of positive rows: a number, or balanced (number of negative rows / number of positive rows). Default: 1."""
     seed: Seed = 0
     """Random seed for the order of rows."""
     ranks_per_group: Count = None
-    """Number of ranks that divide the rows; the labels are divided among such rank groups. Default: 1. Other numbers give the same
-    model within the tolerance only.
+    """Number of ranks that share the rows; labels are distributed over groups of this size (default: 1). Values above 1 change the
+    model within the tolerance.
     """
     max_steps: Count = None
-    """Maximum number of passes over all rows per label; a pass over a part of the rows counts as that part. A label that reaches it
-    is reported as not converged, and gets the best weights that were found. Default: 1000.
+    """Maximum number of passes over all rows per label (default: 1000); a pass over part of the rows counts as that fraction. A
+    label that reaches the limit gets its best weights and is reported as not converged.
     """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         if self.positive_weight != BALANCED:
             parse_weight(self.positive_weight)
 
 
 def parse_weight(text: str) -> float:
-    """The weight of positive rows. Raises ConfigError."""
     try:
         weight = float(text)
     except ValueError:

@@ -1,16 +1,14 @@
-"""Loops for a label that is trained alone: passes over its working set, the weights that come of
-it, what these add to the bounds of all rows, and exact scores of some.
+"""Loops of the rare label solver: passes over a working set, its weights, bounds of all rows, and exact scores.
 
-`csr` is (indptr, indices, data) of all rows; `room` is (w, v, duals, positive, active): room for
-weights (d) in single and in double precision, and for duals and flags of rows (n each), which is 0
-before and after.
+`csr` is (indptr, indices, data) of all rows. `room` is (w, v, duals, positive, active): scratch for weights (d) in single and
+double precision, and for duals and flags of rows (n each); it is 0 before and after each call.
 """
 
 import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.epoch import HIGHEST, LOWEST, hinge_epoch
-from hpcml.kernels.lanes.products import ask, ask_row
+from hpcml.kernels.lanes.products import prefetch, prefetch_row
 from hpcml.kernels.rows import first_at_least
 from hpcml.methods.dual.kernels import draw
 
@@ -19,19 +17,17 @@ ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
 @njit
 def frequent_ends(indptr, indices, n_frequent, ends):
-    """ends[i]: where the values of row i in the first columns, which lie before the others, end."""
+    """ends[i] = end of the values of row i in frequent columns, which come first."""
     for i in range(ends.size):
         ends[i] = first_at_least(indices, indptr[i], indptr[i + 1], n_frequent)
 
 
 @njit
-def fit(csr, norms, label, room, rules, enough, key, steps, columns, squares):
-    """Train a label on its working set; how many passes, and its weights that are not 0, whose
-    `columns` (room for them) are written.
+def fit(csr, norms, label, room, rules, tolerance, key, steps, columns, squares):
+    """Train a label on its working set. Return the number of passes and the non-zero weights; `columns` gets their columns.
 
-    `label` is (rows, duals, positives, columns, weights): the working set with its duals, which are
-    changed, the label's rows, and the weights that its duals have made. Passes, as in `_passes`.
-    `squares`: Σ w², summed in float64, and of the weights as rounded.
+    `label` is (rows, duals, positives, columns, weights): the working set with its duals, which are updated, the label's rows, and
+    the weights of these duals. `squares`: Σ w² in float64 and after rounding.
     """
     (rows, alpha, positives, before, weights), (w, v, duals, positive, active) = label, room
     for k in range(before.size):
@@ -40,57 +36,55 @@ def fit(csr, norms, label, room, rules, enough, key, steps, columns, squares):
         duals[rows[r]] = alpha[r]
     for i in positives:
         positive[i] = 1
-    n_steps = _passes(csr, rows, norms, (w, duals), (positive, active), rules, enough, key, steps)
+    n_steps = _passes(csr, rows, norms, (w, duals), (positive, active), rules, tolerance, key, steps)
     _clear(csr, rows, w)
     n = _combine(csr, rows, norms, duals, positive, v, columns)
     for r in range(rows.size):
         alpha[r], duals[rows[r]] = duals[rows[r]], 0
     for i in positives:
         positive[i] = 0
-    return n_steps, _take(v, w, columns[:n], squares)
+    return n_steps, _round_weights(v, w, columns[:n], squares)
 
 
 @njit
-def _passes(csr, rows, norms, state, bits, rules, enough, key, steps):
-    """Visit `rows` in random order until the projected gradients of all are within `enough`, or
-    `steps` (n, 3) is full; how many passes that were.
+def _passes(csr, rows, norms, state, bits, rules, tolerance, key, steps):
+    """Visit `rows` in random order until all projected gradients are within `tolerance` or `steps` (n, 3) is full. Return the
+    number of passes.
 
-    After a pass over all of them, and until the gradients of those that are left are small, the
-    rows are set aside whose gradients lie beyond those of the pass before. A pass writes its line
-    of `steps`: the range of its gradients, how many rows it looked at, and moved.
+    Rows with gradients outside the range of the previous pass are shrunk until the remaining gradients are small. Each pass writes
+    its line of `steps`: gradient range, active rows, moved rows.
     """
-    active, some, whole = bits[1], np.empty_like(rows), True
+    active, visited, all_rows = bits[1], np.empty_like(rows), True
     gradients, counts = np.zeros(2, rules.dtype), np.zeros(2, np.int64)
     for number in range(steps.shape[0]):
-        if whole:
+        if all_rows:
             rules[HIGHEST], rules[LOWEST] = np.inf, -np.inf
             for i in rows:
                 active[i] = 1
         n = 0
         for i in rows:
             if active[i]:
-                some[n] = i
+                visited[n] = i
                 n += 1
         for i in range(n - 1, 0, -1):
             key, other = draw(key, i + 1)
-            some[i], some[other] = some[other], some[i]
+            visited[i], visited[other] = visited[other], visited[i]
         gradients[:], counts[:] = 0.0, 0
-        hinge_epoch(csr, some[:n], norms, state, bits, (rules, gradients, counts), 1, True)
+        hinge_epoch(csr, visited[:n], norms, state, bits, (rules, gradients, counts), 1, True)
         most, least = gradients
         steps[number, 0], steps[number, 1], steps[number, 2] = np.float64(most) - np.float64(least), counts[0], counts[1]
-        if steps[number, 0] > enough:
-            whole = False
+        if steps[number, 0] > tolerance:
+            all_rows = False
             rules[HIGHEST], rules[LOWEST] = most if most > 0 else np.inf, least if least < 0 else -np.inf
-        elif whole:
+        elif all_rows:
             return number + 1
         else:
-            whole = True
+            all_rows = True
     return steps.shape[0]
 
 
 @njit
 def _clear(csr, rows, w):
-    """Put the weights of all columns of these rows to 0."""
     indptr, indices, _ = csr
     n = 0
     for i in rows:
@@ -105,15 +99,13 @@ def _clear(csr, rows, w):
 
 @njit
 def _combine(csr, rows, norms, duals, positive, v, columns):
-    """v += Σ s α y x over `rows`; how many columns it goes to, which are put into `columns`, some
-    perhaps twice.
-    """
+    """v += Σ s α y x over `rows`. Return the number of touched columns in `columns`, possibly with duplicates."""
     indptr, indices, data = csr
     n = np.uint64(0)
     for r in range(rows.size):
         if r + 3 < rows.size and duals[rows[r + 3]] != 0:
             far = rows[r + 3]
-            ask_row(indices, data, indptr[far], indptr[far + 1])
+            prefetch_row(indices, data, indptr[far], indptr[far + 1])
         i = rows[r]
         if duals[i] != 0:
             slope = np.float64(duals[i]) * np.float64(norms[i, 1]) * (1.0 if positive[i] else -1.0)
@@ -121,9 +113,9 @@ def _combine(csr, rows, norms, duals, positive, v, columns):
                 j = np.uint32(indices[k])
                 before = v[j]
                 if before == 0.0:
-                    if n == columns.size:  # sums have come to 0 again: columns are there twice
+                    if n == columns.size:  # sums became 0 again, so there are duplicates
                         n = np.uint64(_distinct(columns))
-                    if n < columns.size:  # else all are there
+                    if n < columns.size:  # otherwise all columns are listed
                         columns[n] = j
                         n += ONE
                 v[j] = before + slope * np.float64(data[k])
@@ -132,7 +124,6 @@ def _combine(csr, rows, norms, duals, positive, v, columns):
 
 @njit
 def _distinct(columns):
-    """Put the numbers that occur in `columns`, once each, to their beginning; how many."""
     columns.sort()
     n = 1
     for k in range(1, columns.size):
@@ -143,31 +134,26 @@ def _distinct(columns):
 
 
 @njit
-def _take(v, w, columns, squares):
-    """The sums v in `columns`, rounded to the type of w; those that are not 0 are first then. v is
-    0 again.
-    """
-    weights, kept, exact, rounded = np.empty(columns.size, w.dtype), 0, 0.0, 0.0
+def _round_weights(v, w, columns, squares):
+    """Return the non-zero sums v of `columns`, rounded to the type of w, with their columns first; reset v to 0."""
+    weights, n, exact, rounded = np.empty(columns.size, w.dtype), 0, 0.0, 0.0
     for j in columns:
-        weights[kept] = v[j]
+        weights[n] = v[j]
         exact += v[j] * v[j]
-        rounded += np.float64(weights[kept]) * np.float64(weights[kept])
+        rounded += np.float64(weights[n]) * np.float64(weights[n])
         v[j] = 0.0
-        if weights[kept] != 0:
-            columns[kept] = j
-            kept += 1
+        if weights[n] != 0:
+            columns[n] = j
+            n += 1
     squares[0], squares[1] = exact, rounded
-    return weights[:kept]
+    return weights[:n]
 
 
 @njit
-def begin_bounds(index, weights, n_frequent, any_sign, line, lanes, lane):
-    """Put the weights (columns, values) of frequent columns into a lane of `line` (w, bounds), and
-    what those of others add to the scores of rows at most; the weight behind all of these is
-    returned.
+def start_bounds(index, weights, n_frequent, any_sign, line, lanes, lane):
+    """Write the frequent weights to a lane of `line` (w, bounds) and add the rare columns to the bounds. Return the intercept.
 
-    `index` (indptr, rows, values) are the values of the columns from `n_frequent` on. Negative
-    weights add nothing, unless values have `any_sign`.
+    `index` (indptr, rows, values) has the columns from `n_frequent` on. Negative weights are skipped unless values have `any_sign`.
     """
     (indptr, rows, data), (columns, values), (w, bounds) = index, weights, line
     intercept = 0.0
@@ -184,19 +170,17 @@ def begin_bounds(index, weights, n_frequent, any_sign, line, lanes, lane):
 
 
 @njit
-def together(found, label, seen):
-    """Put the rows that are `found`, or in the working set of `label` (rows, duals, positives),
-    into `seen` (rows, duals, positive): how many. All are ascending.
-    """
-    (mine, alpha, positives), (rows, duals, positive) = label, seen
+def merge_rows(added, label, candidates):
+    """Merge ascending rows `added` with the working set of `label` (rows, duals, positives); return the number of `candidates`."""
+    (working, alpha, positives), (rows, duals, positive) = label, candidates
     a, b, c, n = 0, 0, 0, 0
-    while a < found.size or b < mine.size:
-        if b == mine.size or (a < found.size and found[a] < mine[b]):
-            rows[n], duals[n] = found[a], 0
+    while a < added.size or b < working.size:
+        if b == working.size or (a < added.size and added[a] < working[b]):
+            rows[n], duals[n] = added[a], 0
             a += 1
         else:
-            rows[n], duals[n] = mine[b], alpha[b]
-            if a < found.size and found[a] == mine[b]:
+            rows[n], duals[n] = working[b], alpha[b]
+            if a < added.size and added[a] == working[b]:
                 a += 1
             b += 1
         while c < positives.size and positives[c] < rows[n]:
@@ -208,18 +192,18 @@ def together(found, label, seen):
 
 @njit
 def scores_of(csr, rows, norms, weights, w, z, norms_of):
-    """The scores z of `rows`, in float64, by weights (columns, values), and their lines of `norms`;
-    w (d) is room for weights, 0 before and after.
+    """Write the float64 scores z of `rows` for weights (columns, values), and their lines of `norms`; w (d) is scratch, 0 before
+    and after.
     """
     (indptr, indices, data), (columns, values) = csr, weights
     for k in range(columns.size):
         w[columns[k]] = values[k]
     for r in range(rows.size):
         if r + 8 < rows.size:
-            ask(indptr, rows[r + 8], 1)
+            prefetch(indptr, rows[r + 8], 1)
         if r + 4 < rows.size:
             far = rows[r + 4]
-            ask_row(indices, data, indptr[far], indptr[far + 1])
+            prefetch_row(indices, data, indptr[far], indptr[far + 1])
         z[r] = _score(csr, rows[r], w)
         norms_of[r, 0], norms_of[r, 1] = norms[rows[r], 0], norms[rows[r], 1]
     for j in columns:
@@ -228,7 +212,7 @@ def scores_of(csr, rows, norms, weights, w, z, norms_of):
 
 @njit
 def _score(csr, i, w):
-    """x_i · w in float64: four sums, none of which waits for the others."""
+    """x_i · w in float64, by four independent sums."""
     indptr, indices, data = csr
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     k, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])

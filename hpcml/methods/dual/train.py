@@ -1,12 +1,11 @@
-"""`hpcml train dual` and `hpcml tune`: the method, its memory, and its path over many λ.
+"""`hpcml train dual` and `hpcml tune`: registration of the method, its memory, and its path over λ.
 
-`DualFitter` trains many labels at many λ and weights of positive rows, on the same rows: weights to choose by, not solutions.
-A panel of labels goes from the default λ to the smallest and keeps its duals, which stay feasible as C grows; before that it goes
-likewise from the largest λ to the last above the default. So the default has the same bits whatever it is compared with. The first
-λ begins with the common start (`dual`) and sweeps over all rows. Then each λ sweeps over its support vectors and once over all
-rows, repeatedly, until the projected gradients are within the tolerance of training: settings that are solved less exactly than
-others would look worse. Where that takes long (dense rows, a small λ), it ends after ROUNDS. docs/notebook.md compares the average
-precision of such weights with that of solutions.
+`DualFitter` trains many labels at many λ and weights of positive rows on the same rows, to compare settings. A panel goes from the
+default λ down to the smallest and keeps its duals, which stay feasible as C grows. A second chain goes from the largest λ to the
+last one above the default, so the default has the same bits for any set of settings. The first λ of a chain starts from the
+common start (`dual`) and sweeps over all rows. Each λ then sweeps over its support vectors and once over all rows, repeatedly,
+until the projected gradients are within the tolerance of training. Slow settings (dense rows, small λ) stop after ROUNDS.
+docs/notebook.md compares the average precision of these weights with that of solutions.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from hpcml.methods.dual.chunks import CHUNK_VALUES
 from hpcml.methods.dual.dual import DualSolver
 from hpcml.methods.dual.newton import MOST_COLUMNS
 from hpcml.methods.dual.options import DualOptions
-from hpcml.methods.dual.panel import HALF, NO_POSITIVES, State, Training
+from hpcml.methods.dual.panel import EMPTY_LABEL, HALF, State, Training
 from hpcml.methods.dual.rare import VALUES_PER_POSITIVE
 from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
@@ -31,24 +30,23 @@ from hpcml.methods.linear.settings import LAMBDA, Axis, Fitted, Setting
 from hpcml.methods.linear.solver import small_problem
 from hpcml.run.stop import NEVER, Stop
 
-# More sweeps cost time in proportion, and fewer mark a setting down beside those that are better solved. ROUNDS ends what would go
-# on for long, as dense rows do. With three sweeps for each λ, as in version 0.11, the default had an AP of 0.7621 on covtype
-# instead of 0.7943 (docs/notebook.md). Few rows go on for VISITS, which cost next to nothing there.
-FIRST_SWEEPS = 10  # of the largest λ, over all rows
-TOLERANCE = 0.1  # of the projected gradients, that ends a λ: the tolerance of training
-ROUNDS = 20  # of a λ, at most, each with one sweep over all rows
-VISITS = 3000  # of rows that these come to, at least
-SWEEPS, LONGER, MOST_SWEEPS = 2, 3, 8  # over the support vectors in a round: at first; rounds until twice as many; at most
-START_SWEEPS = 10  # of a label without positive rows: once for all labels, so that their number hardly matters
+# More sweeps cost time in proportion; fewer underrate a setting that is solved less exactly than others. With three sweeps per λ,
+# as in version 0.11, the default had an AP of 0.7621 on covtype instead of 0.7943 (docs/notebook.md).
+FIRST_SWEEPS = 10  # over all rows, at the first λ of a chain
+TOLERANCE = 0.1  # of the projected gradients, as in training
+ROUNDS = 20  # per λ at most, each with one sweep over all rows
+VISITS = 3000  # minimum row visits over the rounds, for small data
+SWEEPS, LONGER, MOST_SWEEPS = 2, 3, 8  # over support vectors in a round: initial number, rounds until it doubles, maximum
+START_SWEEPS = 10  # for the common start
 
 
 def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
-    """Return the bytes that a rank needs for dual coordinate descent, if `shards` ranks divide the rows.
+    """Return the bytes that a rank needs for dual coordinate descent when `shards` ranks share the rows.
 
-    Per row: place, norm, weight, order, flags, scores in float64, and duals of a panel, of its start, and of up to two panels
-    between rounds. Per column: weights likewise, those of a label that is being written, up to 8 float64, and if other ranks share
-    the rows, the panel's weights before a pass. If none do, rare labels take 42 bytes a row, 16 a column, and an index of the
-    values in rare columns, counted as half of all. Newton's method takes 24 bytes a row and 8 for each pair of columns, if few.
+    Per row: indptr, norm, weight, order, flags, float64 scores, and duals of a panel, of its start, and of up to two panels between
+    rounds. Per column: weights likewise, those of a label being written, up to 8 float64, and with several ranks the weights before
+    a pass. On one rank, rare labels take 42 bytes per row, 16 per column, and an index of the values in rare columns, counted as
+    half of all. Newton's method takes 24 bytes per row and 8 per pair of columns.
     """
     newton = 24 * n_rows // shards + 8 * n_columns * n_columns if n_columns <= MOST_COLUMNS else 0
     copies = (2 if shards > 1 else 1) * n_lanes + 2
@@ -60,10 +58,9 @@ def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int
 
 
 class DualFitter:
-    """The settings of one set of rows. `fit` may be called for any labels, one call after the other. Local."""
+    """Fits labels at several settings of λ and weight of positive rows, on one rank."""
 
     def __init__(self, method: object, risk: Risk, settings: Sequence[Setting], options: DualOptions, n_lanes: int) -> None:
-        """`settings` have "lam" and "positive_weight" as numbers. Raises MemoryError, NonFiniteError."""
         self.risk, self.settings = risk, list(settings)
         lambdas, default = (
             sorted({each["lam"] for each in settings}, reverse=True),
@@ -72,73 +69,71 @@ class DualFitter:
         parts = [[lam for lam in lambdas if lam > default], [lam for lam in lambdas if lam <= default]]
         self.chains = [part for part in parts if part]
         self.weights = sorted({each["positive_weight"] for each in settings})
-        self.place = {(each["lam"], each["positive_weight"]): number for number, each in enumerate(settings)}
+        self.setting_of = {(each["lam"], each["positive_weight"]): number for number, each in enumerate(settings)}
         unbounded = replace(options, positive_weight="1", max_steps=2**31 - 1)
         self.solver = DualSolver(risk, np.zeros(0, np.int64), n_lanes, unbounded)
         for lam in lambdas:
             for weight in self.weights:
-                self.solver.costs_of(NO_POSITIVES, weight, lam)  # an error now, not after hours
-        self.starts: list[State] = []  # of the chains
+                self.solver.costs_of(EMPTY_LABEL, weight, lam)  # raises an error now instead of after hours
+        self.starts: list[State] = []  # one per chain
 
     def warm_up(self) -> None:
-        """Compile the kernels. Local."""
         risk, options = small_problem(self.risk, self.solver.options)
         settings = [{"lam": lam, "positive_weight": 1.0} for lam in (1.0, 0.5)]
         for _ in DualFitter(None, risk, settings, options, 2).fit(np.arange(2), NEVER):
             pass
 
     def fit(self, labels: np.ndarray, stop: Stop) -> Iterator[Fitted]:
-        """The weights of the labels (their numbers in the data) at all settings. Raises Stopped."""
+        """Yield the weights of labels (numbers in the data) at all settings. Raises Stopped."""
         solver, self.solver.stop = self.solver, stop
         for chain in self.chains[len(self.starts) :]:  # the solution for a label without positive rows
-            costs_of_start = solver.costs_of(NO_POSITIVES, 1.0, chain[0])
-            solver.begin([Training(NO_POSITIVES, NO_POSITIVES, 0.0)], [costs_of_start])
+            costs_of_start = solver.costs_of(EMPTY_LABEL, 1.0, chain[0])
+            solver.load_labels([Training(EMPTY_LABEL, EMPTY_LABEL, 0.0)], [costs_of_start])
             for sweep in range(START_SWEEPS):
-                solver.visit(sweep)
-                solver.set_aside()
+                solver.run_pass(sweep)
+                solver.update_shrinking()
             self.starts.append(State(solver.w, solver.alpha, cost=float(costs_of_start[1])))
-        # Panels of lanes (place among the labels, weight), at falling λ from the common start of the first one.
-        pairs = [(place, weight) for place in range(labels.size) for weight in self.weights]
+        # Each lane is a pair (label index, weight); λ decreases along a chain.
+        pairs = [(k, weight) for k in range(labels.size) for weight in self.weights]
         panels = [pairs[first : first + solver.n_lanes] for first in range(0, len(pairs), solver.n_lanes)]
         for lanes, (start, lambdas) in product(panels, list(zip(self.starts, self.chains, strict=True))):
-            training = [Training(place, int(labels[place]), 0.0) for place, _ in lanes]
-            costs = [[solver.costs_of(NO_POSITIVES, weight, lam) for _, weight in lanes] for lam in lambdas]
-            solver.begin(training, costs[0], start)
-            places, rounds = np.array([place for place, _ in lanes]), max(ROUNDS, -(-VISITS // max(1, self.risk.rows.n_local)))
+            training = [Training(k, int(labels[k]), 0.0) for k, _ in lanes]
+            costs = [[solver.costs_of(EMPTY_LABEL, weight, lam) for _, weight in lanes] for lam in lambdas]
+            solver.load_labels(training, costs[0], start)
+            labels_of_lanes, rounds = np.array([k for k, _ in lanes]), max(ROUNDS, -(-VISITS // max(1, self.risk.rows.n_local)))
             for number, lam in enumerate(lambdas):
-                going = solver.all_lanes
+                unfinished = solver.all_lanes
                 if solver.is_logistic and number > 0:
                     duals.divide(solver.alpha, lambdas[number - 1] / lam)  # the same α at the higher C
                 solver.set_costs(costs[number])
                 if number == 0:
-                    going = self._sweep(going, FIRST_SWEEPS)
+                    unfinished = self._sweep(unfinished, FIRST_SWEEPS)
                 for round_ in range(rounds):
-                    if not going:
+                    if not unfinished:
                         break
                     solver.support(slice(0, solver.active.size), solver.active)
-                    solver.active &= going
+                    solver.active &= unfinished
                     for sweep in range(min(SWEEPS << round_ // LONGER, MOST_SWEEPS)):
-                        solver.visit(sweep)  # the same orders for all λ
-                        solver.set_aside()
-                    solver.set_aside(False)
-                    going = self._sweep(going, 1)
-                settings = np.array([self.place.get((lam, weight), -1) for _, weight in lanes])
-                yield Fitted(places, settings, solver.w, solver.width, np.zeros(len(lanes)))
+                        solver.run_pass(sweep)  # the same orders for all λ
+                        solver.update_shrinking()
+                    solver.update_shrinking(False)
+                    unfinished = self._sweep(unfinished, 1)
+                settings = np.array([self.setting_of.get((lam, weight), -1) for _, weight in lanes])
+                yield Fitted(labels_of_lanes, settings, solver.w, solver.width, np.zeros(len(lanes)))
 
-    def _sweep(self, going: np.uint16, n: int) -> np.uint16:
-        """Make at most n sweeps over all rows for the lanes `going` (bits), each of which ends by itself, whatever is beside it.
-
-        Return those whose projected gradients are beyond TOLERANCE.
+    def _sweep(self, unfinished: np.uint16, n: int) -> np.uint16:
+        """Make at most n sweeps over all rows for the `unfinished` lanes (bits). Return the lanes whose projected gradients exceed
+        TOLERANCE.
         """
         for sweep in range(n):
-            self.solver.active[:] = going
-            violations, _, _ = self.solver.visit(MOST_SWEEPS + sweep)
-            self.solver.set_aside()
+            self.solver.active[:] = unfinished
+            violations, _, _ = self.solver.run_pass(MOST_SWEEPS + sweep)
+            self.solver.update_shrinking()
             for lane in np.flatnonzero(violations[: len(self.solver.lanes)] <= TOLERANCE).tolist():
-                going &= np.uint16(~(1 << lane) & 0xFFFF)
-            if not going:
+                unfinished &= np.uint16(~(1 << lane) & 0xFFFF)
+            if not unfinished:
                 break
-        return going
+        return unfinished
 
 
 WEIGHT = Axis("positive_weight", (1.0, 4.0), 4.0, least=1.0)

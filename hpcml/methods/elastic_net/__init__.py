@@ -1,7 +1,7 @@
-"""The elastic net for every label: sparse linear models, exact or by stochastic descent.
+"""The elastic net for every label: sparse linear models, exact or by stochastic gradient descent.
 
-What comes in are the rows of all ranks, on each, with a copy by columns (`ColumnIndex`), and the strengths λ₁ and λ₂. `newton` is
-the exact solver: an active set of features and proximal Newton steps, in time that follows the rows that have a label. `delayed` is
-the solver of Lipton & Elkan (2015). Both leave it to `judge` to say how good weights are: objective, certified gap, and the
-gradient of every feature. What goes out are the columns of the weights that are not 0. Begin with `train`, `newton` and `judge`.
+Inputs are all rows on every rank, the same rows by columns (`ColumnIndex`), and λ₁ and λ₂. `newton` is the exact solver: an active
+set of features and proximal Newton steps, whose time grows with the number of positive rows. `delayed` is the solver of Lipton &
+Elkan (2015). `certifier` computes objective, certified gap and gradient of the weights of both. Start with `train`, `newton` and
+`certifier`.
 """

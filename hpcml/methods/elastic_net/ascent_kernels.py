@@ -1,4 +1,4 @@
-"""Compiled passes of dual coordinate ascent for one label, row after row."""
+"""Passes of dual coordinate ascent for one label, row by row."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.losses import logistic
-from hpcml.methods.elastic_net.judge_kernels import soft_threshold
+from hpcml.methods.elastic_net.certifier_kernels import soft_threshold
 
-NEWTON = 8  # iterations for the dual of a row at most; one or two are the rule
-REMAINDER = 1e-3  # of the row's violation that they may leave
-# What share of a row's features counts as in use at least. With 1, the bound of the theory, labels of 290 to 10,000 rows of 35,000
+# Maximum Newton iterations for the dual of a row; one or two are typical.
+NEWTON = 8
+# Share of the row's violation that ends these iterations.
+REMAINDER = 1e-3
+# Minimum share of a row's squared norm in its step size. With 1, the bound of the theory, labels of 290 to 10,000 rows of 35,000
 # take 2 to 4 times as long at λ₁ = 0.1N/m, and the same at 0.01N/m; with 0.2 up to 1.5 times.
 LEAST = 0.05
-PROXIMAL = 1.0  # σ: what holds the intercept back; 10 took up to four times the passes for labels of 20 to 300 rows
+# Proximal weight σ of the intercept; 10 took up to four times the passes for labels of 20 to 300 rows.
+PROXIMAL = 1.0
 
 
 class Duals(NamedTuple):
-    """Of each row: y = ±1; α = −ℓ′, and log(|α| / (1 − |α|)) of the logistic loss; ‖x‖²."""
+    """Arrays by row: y = ±1; α = −ℓ′; log(|α| / (1 − |α|)) for the logistic loss; ‖x‖²."""
 
     signs: np.ndarray
     values: np.ndarray
@@ -29,7 +32,6 @@ class Duals(NamedTuple):
 
 @njit
 def squares_of(rows, squares):
-    """‖x‖² of each row."""
     for i in range(squares.size):
         total = 0.0
         for k in range(rows.indptr[i], rows.indptr[i + 1]):
@@ -39,7 +41,7 @@ def squares_of(rows, squares):
 
 @njit
 def _score(indices, values, v, l1):
-    """x · soft(v), and Σ x² where that is not 0: how the score follows v; in two sums each."""
+    """Return x · soft(v) and Σ x² over its non-zero features, the derivative of the score in v."""
     a = b = p = q = 0.0
     whole = indices.size // 2 * 2
     for k in range(0, whole, 2):
@@ -58,21 +60,20 @@ def _score(indices, values, v, l1):
 
 @njit
 def _add(indices, values, by, v):
-    """Add by · x to v."""
     for k in range(indices.size):
         v[np.uint32(indices[k])] += by * values[k]
 
 
 @njit
 def logit_step(u, margin, a, q):
-    """The u with u + margin + q (σ(u) − a) = 0, which rises in u: Newton's steps in a bracket."""
+    """Return the root u of u + margin + q (σ(u) − a), an increasing function, by Newton's method in a bracket."""
     low, high = -margin - q * (1.0 - a), -margin + q * a
-    enough = REMAINDER * abs(u + margin) + 1e-12
+    tolerance = REMAINDER * abs(u + margin) + 1e-12
     u = min(max(u, low), high)
     for _ in range(NEWTON):
         _, slope, curvature = logistic.at(-u)  # −σ(u), σ′(u)
         g = u + margin - q * (slope + a)
-        if abs(g) <= enough:
+        if abs(g) <= tolerance:
             break
         if g > 0:
             high = u
@@ -86,17 +87,14 @@ def logit_step(u, margin, a, q):
 
 @njit
 def ascend(rows, order, duals, v, b, strengths, squared):
-    """Visit rows: α of each becomes the best one, and v = Σ α x and the intercept b follow.
-
-    The weights are soft(v, Λ₁) / Λ₂. Returns b.
-    """
+    """Visit rows: set α of each to its optimum and update v = Σ α x and the intercept b. Return b. Weights are soft(v, Λ₁) / Λ₂."""
     signs, alphas, logits, squares = duals
     l1, l2 = strengths
     for at in range(order.size):
         i = order[at]
         indices, values = rows.indices[rows.indptr[i] : rows.indptr[i + 1]], rows.values[rows.indptr[i] : rows.indptr[i + 1]]
-        score, moving = _score(indices, values, v, l1)
-        z, q = score / l2 + b, max(moving, LEAST * squares[i]) / l2 + 1.0 / PROXIMAL
+        score, curvature = _score(indices, values, v, l1)
+        z, q = score / l2 + b, max(curvature, LEAST * squares[i]) / l2 + 1.0 / PROXIMAL
         if squared:
             change = (signs[i] - z - alphas[i]) / (1.0 + q)
         else:

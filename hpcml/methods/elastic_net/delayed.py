@@ -1,12 +1,11 @@
-"""Stochastic gradient descent that regularises a feature when it is met (Lipton & Elkan 2015).
+"""Stochastic gradient descent with delayed regularisation (Lipton & Elkan 2015).
 
-The labels of a panel share every row. A row brings the weights of its own features current, in closed form, takes a step, and
-leaves all other weights as they are; so a step costs what the row holds and not what there are of features. w is dense for a panel
-only. All weights are brought current at the end of a pass.
+The labels of a panel share every row. A step brings the weights of the row's features up to date in closed form, takes the gradient
+step, and leaves all other weights alone, so its cost depends on the values of the row and not on the number of features. Weights
+are dense within a panel. At the end of a pass all weights are brought up to date.
 
-Rows come in an order keyed by the seed and the pass. A lane depends on nothing in the other lanes,
-so a label's path depends on the label, the rows and the seed only. What the last pass leaves is
-judged as the exact solver's weights are: objective and certified gap.
+The order of rows is keyed by the seed and the pass, and lanes are independent, so a label's result depends on the label, the rows
+and the seed. The final weights are certified like those of the exact solver.
 """
 
 from __future__ import annotations
@@ -19,18 +18,19 @@ import numpy as np
 from hpcml import rng, slices
 from hpcml.kernels import elementary, elementwise
 from hpcml.methods.elastic_net import delayed_kernels as kernels
+from hpcml.methods.elastic_net.certifier import Certifier, ElasticRisk
 from hpcml.methods.elastic_net.delayed_kernels import LANES, DelayedLanes, OwnRates, SharedRates, Shrinkage
-from hpcml.methods.elastic_net.judge import ElasticRisk, Judge
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.linear.objective import aligned
 from hpcml.methods.linear.solver import Finished, Solver, Turns
 from hpcml.run.stop import Stop
 
-LEAST_LOG = -200.0  # of Φ, before the tables begin anew
+# Smallest log Φ before the tables restart.
+LEAST_LOG = -200.0
 
 
 def table_bounds(etas: np.ndarray, l2: float, truncated: bool) -> list[tuple[int, int]]:
-    """Ranges of steps that share the tables Φ and B: Φ must not underflow, nor B overflow."""
+    """Return ranges of steps that share tables Φ and B, so that Φ does not underflow and B does not overflow."""
     logs = np.cumsum(elementwise.log1p(-etas * l2) if truncated else -elementwise.log1p(etas * l2))
     bounds, begin = [], 0
     while begin < etas.size:
@@ -42,12 +42,11 @@ def table_bounds(etas: np.ndarray, l2: float, truncated: bool) -> list[tuple[int
 
 
 class DelayedPanel:
-    """Labels that are trained together; `labels` are their places among those of the run."""
+    """Labels that are trained together: `labels` are indices in the run, `numbers` are numbers in the data."""
 
     def __init__(
         self, risk: ElasticRisk, labels: Sequence[int], numbers: np.ndarray, options: ElasticNetOptions, stop: Stop
     ) -> None:
-        """`numbers` are the labels' numbers in the data. Raises MemoryError."""
         rows, self.stop = risk.rows, stop
         self.risk, self.labels, self.numbers, self.options = risk, labels, numbers, options
         self.w = aligned(LANES * rows.n_columns, risk.weight_type)
@@ -67,34 +66,32 @@ class DelayedPanel:
             self.lanes.b[lane] = 2 * share - 1 if self.lanes.squared else elementary.log(share / (1 - share))
 
     def rates(self) -> np.ndarray:
-        """η of the steps of this pass, where it is the same for all columns."""
+        """Return η of the steps of this pass (not for adagrad)."""
         steps, eta = np.arange(self.risk.rows.n_local, dtype=np.float64), self.risk.eta
         if self.options.rate == "constant":
             return np.full(steps.size, eta)
         return eta * np.square(1.0 - (self.n_passes + steps / steps.size) / self.options.passes)
 
-    def go(self) -> None:
-        """A pass over the rows. Raises Stopped."""
+    def run_pass(self) -> None:
         rows, options, seconds = self.risk.rows, self.options, self.stop.seconds
         keys = rng.bits(options.seed, f"order of rows, pass {self.n_passes}", np.arange(rows.n_local))
         order = np.argsort(keys, kind="stable")
         step, (l1, l2, truncated) = slices.rows_in_slice(rows.n_local, rows.data.size), self.shrinkage
 
         def sliced(begin: int, end: int) -> Iterator[slice]:
-            """Slices of steps, between which the rank looks whether it is to stop."""
             return self.stop.slices(slice(first, min(first + step, end)) for first in range(begin, end, step))
 
-        if options.rate == "adagrad":  # a rate of every column and lane
-            for some in sliced(0, order.size):
-                kernels.sweep_adagrad(order[some], self.risk.matrix, self.lanes, self.own_rates, some.start, self.shrinkage)
+        if options.rate == "adagrad":  # one rate per column and lane
+            for part in sliced(0, order.size):
+                kernels.sweep_adagrad(order[part], self.risk.matrix, self.lanes, self.own_rates, part.start, self.shrinkage)
             kernels.flush_adagrad(self.w, self.own_rates, order.size, self.shrinkage)
         else:
             etas = self.rates()
             for begin, end in table_bounds(etas, l2, truncated):
                 rates = SharedRates(etas[begin:end], *np.empty((2, end - begin + 1)))
                 kernels.tables(rates, l2, truncated)
-                for some in sliced(begin, end):
-                    kernels.sweep_tables(order[some], self.risk.matrix, self.lanes, self.seen, rates, some.start - begin, l1)
+                for part in sliced(begin, end):
+                    kernels.sweep_tables(order[part], self.risk.matrix, self.lanes, self.seen, rates, part.start - begin, l1)
                 kernels.flush_tables(self.w, self.seen, rates.phi[-1], rates.beta[-1], l1)
         self.n_passes += 1
         weights = np.count_nonzero(self.w.reshape(-1, LANES), axis=0)
@@ -103,30 +100,29 @@ class DelayedPanel:
 
 
 class DelayedSolver(Solver):
-    """The labels of one rank, panel after panel; one that is not done begins anew at a resume."""
+    """Trains the labels of one rank, panel by panel. A resumed run restarts unfinished panels."""
 
     def __init__(self, risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: ElasticNetOptions) -> None:
-        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
         self.risk, self.labels, self.options = risk, labels, options
-        self.n_lanes, self.judge = min(n_lanes, LANES), Judge(risk, options)
+        self.n_lanes, self.certifier = min(n_lanes, LANES), Certifier(risk, options)
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group, which is one rank. A turn is one pass for a panel."""
-        self.judge.stop = stop
+        """Yield finished labels. A turn is one pass for a panel."""
+        self.certifier.stop = stop
         for first in range(0, len(labels), self.n_lanes):
-            places = list(labels[first : first + self.n_lanes])
-            panel, finished = DelayedPanel(self.risk, places, self.labels[places], self.options, stop), list[Finished]()
+            indices = list(labels[first : first + self.n_lanes])
+            panel, finished = DelayedPanel(self.risk, indices, self.labels[indices], self.options, stop), list[Finished]()
             while panel.n_passes < self.options.passes:
                 with self.risk.profile("compute"):
-                    panel.go()
+                    panel.run_pass()
                 if panel.n_passes == self.options.passes:
                     with self.risk.profile("finish"):
-                        for lane, (place, number) in enumerate(zip(places, panel.numbers.tolist(), strict=True)):
-                            w, label = panel.w[lane::LANES], self.judge.start(number)
+                        for lane, (index, number) in enumerate(zip(indices, panel.numbers.tolist(), strict=True)):
+                            w, label = panel.w[lane::LANES], self.certifier.start(number)
                             columns = np.flatnonzero(w)
-                            local = self.judge.gather(label, columns)  # for the best intercept with these weights
-                            self.judge.take_weights(label, local, columns, w[columns], float(panel.lanes.b[lane]))
-                            view, n = self.judge.look(label), panel.n_passes
-                            facts = (view, n, n * self.judge.n_rows, panel.history[lane])
-                            finished.append(self.judge.finished(place, number, label, *facts))
+                            rows = self.certifier.gather(label, columns)  # for the best intercept with these weights
+                            self.certifier.set_weights(label, rows, columns, w[columns], float(panel.lanes.b[lane]))
+                            certificate, n = self.certifier.evaluate(label), panel.n_passes
+                            outcome = (certificate, n, n * self.certifier.n_rows, panel.history[lane])
+                            finished.append(self.certifier.finish(index, number, label, *outcome))
                 yield finished

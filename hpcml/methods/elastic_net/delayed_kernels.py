@@ -1,13 +1,10 @@
-"""Compiled steps of stochastic gradient descent with delayed regularisation, for 16 "lanes".
+"""Steps of stochastic gradient descent with delayed regularisation, for 16 lanes (labels that share each row).
 
-The lanes are labels that share each row. `w` (16 n_columns) holds the weights of column j for them,
-brought current to some step: the regularisation of the steps from there on is still to come. A step
-takes the gradient's move and then regularises, so that w becomes
-sgn(w)·[|w| − ηλ₁]₊ / (1 + ηλ₂) (FoBoS), or sgn(w)·[(1 − ηλ₂)|w| − ηλ₁]₊ (truncated gradient).
+`w` (16 n_columns) holds the lanes' weights of each column, up to date to some step. A step moves a weight by the gradient and then
+regularises it: sgn(w)·[|w| − ηλ₁]₊ / (1 + ηλ₂) (FoBoS), or sgn(w)·[(1 − ηλ₂)|w| − ηλ₁]₊ (truncated gradient).
 
-With one rate for all columns, `seen` (n_columns × 2) holds 1/Φ and B of the step to which a column
-was brought current, so that no table is looked up. With AdaGrad, `psi` holds this step. Sums and
-slopes have the type of w.
+With one rate for all columns, `seen` (n_columns × 2) holds 1/Φ and B of the step to which a column is up to date, which avoids a
+table look-up. With AdaGrad, `psi` holds this step. Sums and slopes have the type of w.
 """
 
 from __future__ import annotations
@@ -19,33 +16,33 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.elementary import expm1, log1p
-from hpcml.kernels.lanes.products import add_line, ask, dot_row, shrink
-from hpcml.methods.elastic_net.judge_kernels import loss_at
+from hpcml.kernels.lanes.products import add_line, dot_row, prefetch, shrink
+from hpcml.methods.elastic_net.certifier_kernels import loss_at
 
 LANES = 16
-INTERCEPT = 0.1  # its rate, in parts of the weights' rate: every row moves it, and a weight only the rows that have its feature
-SMALL_RATE, SMALL_SHRINK = 1e-3, 1e-2  # below these a few terms of the series are exact in float64
+# Rate of the intercept relative to the weights: every row moves it, a weight only the rows with its feature.
+INTERCEPT = 0.1
+# Below these a few terms of the series are exact in float64.
+SMALL_RATE, SMALL_SHRINK = 1e-3, 1e-2
 
 
 class DelayedLanes(NamedTuple):
-    """The lanes of a panel; bit l of positive[i] says whether row i has the label of lane l."""
-
-    positive: np.ndarray  # (m)
+    positive: np.ndarray  # (m) bit l: row i has the label of lane l
     w: np.ndarray
     b: np.ndarray  # (16) intercepts
-    squared: bool  # the loss, else logistic
+    squared: bool  # loss; otherwise logistic
 
 
 class SharedRates(NamedTuple):
-    """Rates of steps that are the same for all columns, and the tables that follow from them."""
+    """Rates of steps shared by all columns, and the tables derived from them."""
 
     etas: np.ndarray  # (steps)
-    phi: np.ndarray  # (steps + 1) Φ before each step, and after the last
+    phi: np.ndarray  # (steps + 1) Φ before each step and after the last
     beta: np.ndarray  # (steps + 1) B likewise
 
 
 class OwnRates(NamedTuple):
-    """AdaGrad's: α / √(1 + Σ g²) of each column and lane."""
+    """AdaGrad's rates α / √(1 + Σ g²) per column and lane."""
 
     alpha: float
     of_weights: np.ndarray  # like w
@@ -54,31 +51,27 @@ class OwnRates(NamedTuple):
 
 
 class Shrinkage(NamedTuple):
-    """How a step regularises."""
-
     l1: float
     l2: float
-    truncated: bool  # gradient, else FoBoS
+    truncated: bool  # truncated gradient; otherwise FoBoS
 
 
 @njit
 def slopes(z, lanes, i, g):
-    """ℓ′ of the lanes' margins z + b in row i."""
+    """g[l] = ℓ′ of lane l in row i, at score z[l] + b[l]."""
     b, positive = lanes.b, lanes.positive[i]
     for lane in range(z.size):
         g[lane] = loss_at(b[lane] + z[lane], 2.0 * ((positive >> lane) & 1) - 1.0, lanes.squared)[1]
 
 
 @njit
-def ask_for(rows, i, w):
-    """Ask for the weights of row i, which comes next."""
+def prefetch_weights(rows, i, w):
     for p in range(rows.indptr[i], rows.indptr[i + 1]):
-        ask(w, np.int64(rows.indices[p]) * LANES, 1)
+        prefetch(w, np.int64(rows.indices[p]) * LANES, 1)
 
 
 @njit
 def tables(rates, l2, truncated):
-    """Fill in Φ and B of these rates."""
     etas, phi, beta = rates
     phi[0], beta[0] = 1.0, 0.0
     for t in range(etas.size):
@@ -88,7 +81,7 @@ def tables(rates, l2, truncated):
 
 @njit
 def sweep_tables(order, rows, lanes, seen, rates, first, l1):
-    """A step for each row in `order`: the steps first, first + 1 … since the tables were begun."""
+    """Make a step for each row in `order`: steps first, first + 1, … since the tables started."""
     _, indices, data = rows
     etas, phi, beta = rates
     w, b = lanes.w, lanes.b
@@ -97,7 +90,7 @@ def sweep_tables(order, rows, lanes, seen, rates, first, l1):
         i, k = order[s], first + s
         begin, end = rows.indptr[i], rows.indptr[i + 1]
         if s + 1 < order.size:
-            ask_for(rows, order[s + 1], w)
+            prefetch_weights(rows, order[s + 1], w)
         inverse, by = 1.0 / phi[k], phi[k] * l1
         for p in range(begin, end):
             j = indices[p]
@@ -113,18 +106,17 @@ def sweep_tables(order, rows, lanes, seen, rates, first, l1):
 
 @njit
 def flush_tables(w, seen, phi, beta, l1):
-    """Bring all columns current to this Φ and B: step 0 of the next tables."""
+    """Bring all columns up to date to the end of the tables, step 0 of the next ones."""
     for j in range(seen.shape[0]):
         shrink(w, j * LANES, phi * seen[j, 0], phi * l1 * (beta - seen[j, 1]), LANES)
         seen[j, 0], seen[j, 1] = 1.0, 0.0
 
 
 @njit
-def catch_up(w, rates, alpha, n, shrinkage):
-    """Regularise a column's lanes n times, at rates (alpha at most) that do not change.
+def update_column(w, rates, alpha, n, shrinkage):
+    """Apply n regularisation steps to a column's lanes at constant rates (at most alpha), in closed form.
 
-    In closed form: after n steps |w| is ρⁿ|w| − (λ₁/λ₂)(1 − ρⁿ), with ρ = 1/(1 + ηλ₂) or 1 − ηλ₂;
-    or |w| − nηλ₁ if λ₂ = 0.
+    After n steps |w| is ρⁿ|w| − (λ₁/λ₂)(1 − ρⁿ) with ρ = 1/(1 + ηλ₂) or 1 − ηλ₂, or |w| − nηλ₁ if λ₂ = 0.
     """
     l1, l2, truncated = shrinkage
     real = w.dtype.type
@@ -149,7 +141,7 @@ def catch_up(w, rates, alpha, n, shrinkage):
 
 @njit
 def add_adagrad(w, rates, x, g, scale):
-    """A column's step: the rates take the new squares in (`scale`: 1/α²); then the weights move."""
+    """Add the new squared gradients to a column's rates (`scale`: 1/α²), then move its weights."""
     for lane in range(w.size):
         move = x * g[lane]
         r = rates[lane]
@@ -160,7 +152,7 @@ def add_adagrad(w, rates, x, g, scale):
 
 @njit
 def sweep_adagrad(order, rows, lanes, rates, first, shrinkage):
-    """As `sweep_tables`, at the rates of each column and lane."""
+    """`sweep_tables` with one rate per column and lane."""
     _, indices, data = rows
     alpha, of_weights, b_squares, psi = rates
     w, b = lanes.w, lanes.b
@@ -171,10 +163,10 @@ def sweep_adagrad(order, rows, lanes, rates, first, shrinkage):
         i, k = order[s], first + s
         begin, end = rows.indptr[i], rows.indptr[i + 1]
         if s + 1 < order.size:
-            ask_for(rows, order[s + 1], w)
+            prefetch_weights(rows, order[s + 1], w)
         for p in range(begin, end):
             at = np.int64(indices[p]) * LANES
-            catch_up(w[at : at + LANES], of_weights[at : at + LANES], alpha, k - psi[indices[p]], shrinkage)
+            update_column(w[at : at + LANES], of_weights[at : at + LANES], alpha, k - psi[indices[p]], shrinkage)
             psi[indices[p]] = k
         dot_row((indices, data), (begin, end), w, z, 0, LANES)
         slopes(z, lanes, i, g)
@@ -189,9 +181,9 @@ def sweep_adagrad(order, rows, lanes, rates, first, shrinkage):
 
 @njit
 def flush_adagrad(w, rates, now, shrinkage):
-    """Bring all columns current to step `now`, and let that be step 0."""
+    """Bring all columns up to date to step `now`, step 0 of the next pass."""
     psi = rates.psi
     for j in range(psi.size):
         at = j * LANES
-        catch_up(w[at : at + LANES], rates.of_weights[at : at + LANES], rates.alpha, now - psi[j], shrinkage)
+        update_column(w[at : at + LANES], rates.of_weights[at : at + LANES], rates.alpha, now - psi[j], shrinkage)
         psi[j] = 0

@@ -1,7 +1,7 @@
-"""Compiled steps of the proximal Newton method for one label, in the working set's local matrix.
+"""Steps of the proximal Newton method for one label, in the local matrix of the working set.
 
-Slots, margins and losses are as in `judge_kernels`. A local matrix is used by columns and by rows,
-whose places are those of the columns in the working set.
+Slots, margins and losses are as in `certifier_kernels`. A local matrix is used by columns and by rows; columns are numbered within
+the working set.
 """
 
 from __future__ import annotations
@@ -9,18 +9,15 @@ from __future__ import annotations
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.methods.elastic_net.judge_kernels import loss_at, margins, slopes_at, soft_threshold, values_at
+from hpcml.methods.elastic_net.certifier_kernels import loss_at, margins, slopes_at, soft_threshold, values_at
 
-SIGMA, SHRINK = 0.01, 0.5  # of the line search (Armijo)
-TINY = 1e-12  # curvature that every coordinate has at least, so that a step exists
+SIGMA, SHRINK = 0.01, 0.5  # Armijo line search
+TINY = 1e-12  # minimum curvature of a coordinate
 
 
 @njit
 def derivatives(local, z, b, losses, slopes, curves, gradient):
-    """ℓ′ and ℓ″ of the touched rows; the gradient (weights, then the intercept) of Σ ℓ.
-
-    Returns ℓ″ of all other rows together.
-    """
+    """Write ℓ′ and ℓ″ of the touched rows and the gradient of Σ ℓ (weights, then intercept); return Σ ℓ″ of the untouched rows."""
     n_positive, n_rows, squared = losses
     _, slope, curve = loss_at(b, -1.0, squared)
     n_others = n_rows - z.size
@@ -39,7 +36,7 @@ def derivatives(local, z, b, losses, slopes, curves, gradient):
 
 @njit
 def violation(gradient, w, strengths):
-    """The largest distance of 0 from the subdifferential, over the weights and the intercept."""
+    """Return the largest distance of 0 from the subdifferential over weights and intercept."""
     l1, l2 = strengths
     worst = abs(gradient[w.size])
     for p in range(w.size):
@@ -55,10 +52,7 @@ def violation(gradient, w, strengths):
 
 @njit
 def gram(rows, curves, others, l2, first, H):
-    """H = Σ ℓ″ x xᵀ + Λ₂ of the working set and, last, the intercept; `rows` is the local matrix.
-
-    What H has of the columns before `first` stands. A row's values are in the order of its places.
-    """
+    """Write H = Σ ℓ″ x xᵀ + Λ₂ of the working set, and last the intercept. Entries of columns before `first` are kept."""
     n = H.shape[0] - 1
     H[first:n] = 0.0
     total = others
@@ -82,21 +76,21 @@ def gram(rows, curves, others, l2, first, H):
 
 @njit
 def solve_dense(H, gradient, w, strengths, tolerance, sweeps, d):
-    """Coordinate descent for the step d: min g·d + ½ dᵀHd + Λ₁‖w + d‖₁ + Λ₂ w·d.
+    """Minimise g·d + ½ dᵀHd + Λ₁‖w + d‖₁ + Λ₂ w·d over the step d by coordinate descent. Return whether it reached the tolerance.
 
-    Columns at 0 are tried now and then. Whether it came to the tolerance.
+    Most sweeps skip columns that are 0.
     """
     n = w.size
     l1, l2 = strengths
     Hd = np.zeros(n + 1)
     d[:] = 0.0
-    whole = True
+    all_columns = True
     for _ in range(sweeps):
         worst = 0.0
         for p in range(n + 1):
             old = d[p]
             if p < n:
-                if not whole and w[p] + old == 0.0:
+                if not all_columns and w[p] + old == 0.0:
                     continue
                 g = gradient[p] + l2 * w[p] + Hd[p]
                 new = soft_threshold(w[p] + old - g / H[p, p], l1 / H[p, p]) - w[p]
@@ -109,17 +103,17 @@ def solve_dense(H, gradient, w, strengths, tolerance, sweeps, d):
                     Hd[q] += change * H[p, q]
                 worst = max(worst, abs(change) * H[p, p])
         if worst <= tolerance:
-            if whole:
+            if all_columns:
                 return True
-            whole = True
+            all_columns = True
         else:
-            whole = False
+            all_columns = False
     return False
 
 
 @njit
 def solve_sparse(local, curves, others, gradient, w, strengths, tolerance, sweeps, d):
-    """As `solve_dense`, where H has no room: X d of the touched rows is kept instead."""
+    """`solve_dense` without H: X d of the touched rows is updated instead."""
     n, total = w.size, others + curves.sum() + TINY
     l1, l2 = strengths
     weighted, diagonal = np.zeros(curves.size), np.full(n, l2 + TINY)  # ℓ″ X d, without the intercept
@@ -127,12 +121,12 @@ def solve_sparse(local, curves, others, gradient, w, strengths, tolerance, sweep
         for k in range(local.indptr[p], local.indptr[p + 1]):
             diagonal[p] += curves[local.indices[k]] * local.values[k] ** 2
     d[:] = 0.0
-    summed, whole = 0.0, True  # Σ ℓ″ X d
+    summed, all_columns = 0.0, True  # Σ ℓ″ X d
     for _ in range(sweeps):
         worst = 0.0
         for p in range(n):
             old = d[p]
-            if not whole and w[p] + old == 0.0:
+            if not all_columns and w[p] + old == 0.0:
                 continue
             g = gradient[p] + l2 * (w[p] + old) + TINY * old  # the slope of the quadratic model by this column
             for k in range(local.indptr[p], local.indptr[p + 1]):
@@ -151,20 +145,17 @@ def solve_sparse(local, curves, others, gradient, w, strengths, tolerance, sweep
         d[n] += change
         worst = max(worst, abs(change) * total)
         if worst <= tolerance:
-            if whole:
+            if all_columns:
                 return True
-            whole = True
+            all_columns = True
         else:
-            whole = False
+            all_columns = False
     return False
 
 
 @njit
 def search(local, z, b, losses, w, d, gradient, strengths, before):
-    """Go along d as far as the objective falls enough. (the new intercept, the new Σ ℓ).
-
-    w and z are moved. `before` is Σ ℓ.
-    """
+    """Move w and z along d until the objective falls sufficiently; `before` is Σ ℓ. Return the new intercept and the new Σ ℓ."""
     n_positive, n_rows, squared = losses
     l1, l2 = strengths
     n, move, moved, values = w.size, np.empty(z.size), np.empty(z.size), np.empty(z.size)

@@ -1,4 +1,4 @@
-"""`hpcml train elastic-net`."""
+"""`hpcml train elastic-net`: registration of the method, and training for a path of λ₁."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from hpcml import mpi
 from hpcml.files.table import write_table
 from hpcml.kernels import elementwise
+from hpcml.methods.elastic_net.certifier import HISTORY, ElasticRisk, history_line
 from hpcml.methods.elastic_net.delayed import DelayedSolver
-from hpcml.methods.elastic_net.judge import HISTORY, ElasticRisk, history_line
 from hpcml.methods.elastic_net.newton import NewtonSolver
 from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
 from hpcml.methods.linear import train as linear
@@ -27,26 +27,25 @@ from hpcml.model.linear import Model
 from hpcml.run.folder import CONFIG
 from hpcml.run.session import Session, Target
 
-# Seconds of labels with 1, 3, 8, 19, 76, 290, 2,819 and 10,297 positive rows of 34,914 (convert synthetic text): 0.037, 0.039,
-# 0.085, 0.11, 0.15, 0.17, 0.26, 0.46 with λ₁ = 0.01N/m (default); 0.002, 0.005, 0.020, 0.029, 0.12, 0.22, 0.47, 0.72 with 0.1N/m.
-GROWTH, FEW = 0.4, 1  # power by which the cost of a label grows; so many positive rows cost what a label without any would
-PATH = ("run", "l1", "features", "share", "f", "gap", "seconds")  # features: weights that are not 0, a label; f: its mean
+# Cost of a label: (positive rows + FEW)^GROWTH. Seconds of labels with 1, 3, 8, 19, 76, 290, 2,819 and 10,297 positive rows of
+# 34,914 (convert synthetic text): 0.037, 0.039, 0.085, 0.11, 0.15, 0.17, 0.26, 0.46 with λ₁ = 0.01N/m (default); 0.002, 0.005,
+# 0.020, 0.029, 0.12, 0.22, 0.47, 0.72 with 0.1N/m.
+GROWTH, FEW = 0.4, 1
+PATH = ("run", "l1", "features", "share", "f", "gap", "seconds")  # features: mean non-zero weights per label; f: mean objective
 
 
 def bytes_per_rank_elastic(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
-    """Bytes: rows twice; of a row slots, duals and losses; of a column sums, weights and lanes' squares."""
+    """Return bytes: rows twice; per row slots, duals and losses; per column sums, weights and the lanes' squares."""
     return 16 * n_values + 128 * n_rows + (56 + 2 * n_lanes * weight_bytes) * n_columns
 
 
 def solver(risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: ElasticNetOptions) -> NewtonSolver | DelayedSolver:
-    """The solver of the labels of a rank, as chosen. Raises ConfigError, MemoryError."""
     return (NewtonSolver if options.solver == "newton" else DelayedSolver)(risk, labels, n_lanes, options)
 
 
 def costs(n_positive: np.ndarray, options: ElasticNetOptions) -> np.ndarray:
-    """Return the relative time of labels by their numbers of positive rows; see `LinearMethod`."""
     if options.solver != "newton":
-        return np.ones(n_positive.size)  # passes over all rows
+        return np.ones(n_positive.size)
     return elementwise.power(n_positive + FEW, GROWTH)
 
 
@@ -64,10 +63,7 @@ METHOD = LinearMethod(
 
 
 def train(method: Method, session: Session, data: Path, target: Target, options: ElasticNetOptions, **more: Any) -> TrainReport:
-    """Collective over the session. One run, or one for each λ₁ of `--path`: the last one's report.
-
-    `more` is for `linear.train`. Raises what that does.
-    """
+    """Train one run, or one per λ₁ of `--path`; return the last report. Collective over the session; raises as `linear.train`."""
     if not options.path:
         return linear.train(method, session, data, target, options, **more)
     options.validate()
@@ -75,8 +71,8 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
     for number, l1 in enumerate(options.path, 1):
         folder = target.output / f"path-{number}"
         resume = mpi.agreed_any(session.comm, target.resume and (folder / CONFIG).exists())
-        one = replace(options, path=(), l1=l1, initial_model=initial)
-        report = linear.train(method, session, data, Target(folder, target.force, resume), one)
+        run_options = replace(options, path=(), l1=l1, initial_model=initial)
+        report = linear.train(method, session, data, Target(folder, target.force, resume), run_options)
         initial = report.model.resolve()
         model = Model(report.model)
         features, f = f"{model.n_weights / model.n_labels:.4g}", f"{float(np.mean(model.labels['f_min'])):.9g}"

@@ -1,4 +1,1 @@
-"""LIBLINEAR, as scikit-learn carries it, to compare with: all rows on each rank.
-
-Begin with `liblinear`.
-"""
+"""LIBLINEAR, as included in scikit-learn, for comparison. All rows are on each rank."""

@@ -1,7 +1,7 @@
-"""LIBLINEAR's dual coordinate descent (Hsieh et al. 2008), as scikit-learn carries it.
+"""LIBLINEAR's dual coordinate descent (Hsieh et al. 2008), as included in scikit-learn.
 
-LIBLINEAR minimises ½‖w‖² + C Σ ℓ, which with C = 1/(λ m) is f(w)/λ. It needs all rows on every
-rank; the labels are scattered over the ranks, each of which trains one at a time.
+LIBLINEAR minimises ½‖w‖² + C Σ ℓ, which is f(w)/λ for C = 1/(λ m). It needs all rows on every rank; the labels are distributed over
+the ranks, each of which trains one at a time.
 """
 
 from __future__ import annotations
@@ -25,22 +25,21 @@ MAX_VALUES = 2**31 - 1  # LIBLINEAR counts values in int32
 
 
 class LiblinearSolver(Solver):
-    """The labels of one rank. A label is never half done: there is nothing for a checkpoint."""
+    """Trains the labels of one rank, one after another; it has no state to checkpoint."""
 
     one_by_one = True
 
     def __init__(self, objective: Objective, labels: np.ndarray, n_lanes: int, options: LiblinearOptions) -> None:
-        """See `Solver`; `n_lanes` does not matter. Raises ConfigError for too much data."""
         rows = objective.rows
         if rows.data.size > MAX_VALUES:
-            raise ConfigError(f"the rows have {rows.data.size:,} values, but liblinear can take {MAX_VALUES:,}: try another method")
-        from sklearn.svm import LinearSVC  # takes seconds: not for the other methods
+            raise ConfigError(f"the rows have {rows.data.size:,} values; liblinear allows {MAX_VALUES:,} (use another method)")
+        from sklearn.svm import LinearSVC  # the import takes seconds
 
         self.objective, self.labels, self.max_steps = objective, labels, options.step_limit
         self.solver = LinearSVC(
             loss="hinge",
             C=1.0 / (objective.lam * rows.n_global),
-            fit_intercept=False,  # a bias is a column of the rows
+            fit_intercept=False,  # the bias is a column of the rows
             tol=options.liblinear_tol,
             max_iter=self.max_steps,
             random_state=options.seed,
@@ -49,7 +48,7 @@ class LiblinearSolver(Solver):
         self.matrix = sp.csr_matrix((rows.data.astype(np.float64), rows.indices, indptr), (rows.n_local, rows.n_columns))
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group, which is one rank. A turn is one whole label."""
+        """Yield finished labels. A turn is one label."""
         from sklearn.exceptions import ConvergenceWarning
 
         rows = self.objective.rows
@@ -58,7 +57,7 @@ class LiblinearSolver(Solver):
             y = np.full(rows.n_local, -1)
             y[rows.rows_of(number)] = 1
             with self.objective.profile("compute"), warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # the label's status says it
+                warnings.simplefilter("ignore", ConvergenceWarning)  # reported as the label's status
                 self.solver.fit(self.matrix, y)
             w, steps = self.solver.coef_[0].astype(self.objective.weight_type), int(self.solver.n_iter_)  # shrinking not counted
             with self.objective.profile("finish"):

@@ -1,4 +1,4 @@
-"""The options of `hpcml train liblinear`."""
+"""Options of `hpcml train liblinear`."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -12,13 +12,13 @@ from hpcml.options import Between, Count, Seed
 @Parameter(name="*")
 @dataclass(frozen=True)
 class LiblinearOptions(InterceptOptions):
-    """Options of `hpcml train liblinear`, which needs all rows on every rank."""
+    """Options of `hpcml train liblinear`; every rank needs all rows."""
 
     steps: ClassVar[int] = 20000
     tolerance: ClassVar[str] = "liblinear_tol"
 
     liblinear_tol: Annotated[float, Between(0)] = 0.1
-    """LIBLINEAR's stopping tolerance."""
+    """LIBLINEAR's stopping tolerance (default: 0.1)."""
     seed: Seed = 0
     """Random seed for the order of rows."""
     max_steps: Count = None

@@ -1,7 +1,7 @@
-"""Sweeps over a panel's weights and its summed subgradient, both flat and feature-major.
+"""Sweeps over a panel's weights and summed subgradient, both flat and feature-major.
 
-Sums over features are made chunk by chunk of `CHUNK` features, so that ranks which own different
-features can add them up to the same bits; a range of features begins at a chunk.
+Sums over features are made in fixed chunks of CHUNK features, so ranks with different features get the same bits. A range of
+features starts at a chunk.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ CHUNK = 4096  # features
 
 @njit
 def gradient_squares(w, g, lanes, decay, scale):
-    """Return ‖decay w[:, l] + scale g[:, l]‖² over the c-th chunk at [c, l]; w, g (n lanes) flat."""
+    """Return ‖decay w[:, l] + scale g[:, l]‖² of chunk c at [c, l]."""
     step, out = np.uint64(lanes), np.empty((-(-w.size // (CHUNK * lanes)), lanes))
     for chunk in range(out.shape[0]):
         total = out[chunk]
@@ -28,7 +28,7 @@ def gradient_squares(w, g, lanes, decay, scale):
 
 @njit
 def step(w, g, lanes, eta, decay, scale):
-    """w −= eta (decay w + scale g) per lane; return ‖w[:, l]‖² of the c-th chunk then at [c, l]."""
+    """w −= eta (decay w + scale g) per lane; return the new ‖w[:, l]‖² of chunk c at [c, l]."""
     stride, out = np.uint64(lanes), np.empty((-(-w.size // (CHUNK * lanes)), lanes))
     for chunk in range(out.shape[0]):
         total = out[chunk]
@@ -45,7 +45,6 @@ def step(w, g, lanes, eta, decay, scale):
 
 @njit
 def copy_lanes(w, lanes, chosen, out):
-    """out[j lanes + l] = w[j lanes + l] for the lanes l with chosen[l], in one sweep."""
     stride = np.uint64(lanes)
     for row in range(np.uint64(0), np.uint64(w.size), stride):
         for lane in range(stride):

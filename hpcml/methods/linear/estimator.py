@@ -1,4 +1,4 @@
-"""The methods with a weight vector for each label as scikit-learn classifiers."""
+"""Base of the scikit-learn classifiers with a weight vector per label."""
 
 from __future__ import annotations
 
@@ -35,30 +35,27 @@ from hpcml.run.profile import Profile
 
 
 def _has_log_odds(estimator: LinearClassifier) -> bool:
-    """Whether the scores are log-odds. Raises AttributeError, with the reason, if not."""
-    loss, able = getattr(estimator, "loss", None), [loss for loss in estimator._options_kind.losses if loss == LOG_ODDS]
-    if loss not in able:
-        advice = f"; they need loss={able[0]!r}" if able else ""
-        raise AttributeError(f"predict_proba: the scores are no log-odds{advice} (or wrap it in CalibratedClassifierCV)")
-    for name, plain in (("positive_weight", ("1", "1.0")), ("class_weight", ("None",))):
-        if str(getattr(estimator, name, plain[0])) not in plain:
-            raise AttributeError(f"predict_proba: with a {name} the scores are no log-odds of the rows as they are")
+    """Raise AttributeError with the reason if scores are not log-odds."""
+    if getattr(estimator, "loss", None) != LOG_ODDS:
+        advice = f"use loss={LOG_ODDS!r} or " if LOG_ODDS in estimator._options_kind.losses else "use "
+        raise AttributeError(f"predict_proba: the scores are not log-odds; {advice}CalibratedClassifierCV")
+    for name, neutral in (("positive_weight", ("1", "1.0")), ("class_weight", ("None",))):
+        if str(getattr(estimator, name, neutral[0])) not in neutral:
+            raise AttributeError(f"predict_proba: {name} changes the log-odds of the rows; use CalibratedClassifierCV")
     return True
 
 
 class LearntLabels(Job):
-    """The weights of an estimator's labels, and how their training went; all 0 but for this rank's."""
+    """Results of an estimator's labels; entries of labels that other ranks trained are 0 until `share`."""
 
     def __init__(self, risk: Risk, column_of: np.ndarray, factors: np.ndarray) -> None:
-        """`column_of` (n_features) and `factors`: of each feature its column, and what to multiply its weight by."""
         self.rows, self.column_of, self.factors = (rows := risk.rows), column_of, factors
         self.coef = np.zeros((risk.n_parts, rows.n_labels, rows.n_features))
         self.intercept, self.f_min, self.visited, self.gap = np.zeros((4, rows.n_labels))
         self.steps, self.status = np.zeros((2, rows.n_labels), np.int64)
-        self.numbers: dict[int, np.ndarray] = {}  # of a label whose parts are combined by a rule: the rule's
+        self.numbers: dict[int, np.ndarray] = {}  # parameters of the rule that combines a label's parts
 
     def keep(self, finished: list[Finished]) -> None:
-        """Take labels that are done. Local."""
         for done in finished:
             w, label, n_columns = done.w, done.label, self.rows.n_columns
             if isinstance(w, SparseWeightsOf):
@@ -77,18 +74,18 @@ class LearntLabels(Job):
             self.f_min[label], self.visited[label], self.gap[label] = done.f, done.visited, done.gap or 0.0
 
     def share(self, comm: mpi.Comm) -> None:
-        """Collective over `comm`. Take the labels of all ranks, and the constant models of the others."""
+        """Collect the labels of all ranks and add constant models. Collective over `comm`."""
         rows = self.rows
         if rows.comm.size < comm.size:
             for array in (self.coef, self.intercept, self.f_min, self.visited, self.gap, self.steps, self.status):
-                mpi.allreduce_sum(comm, array.view(np.int64))  # of bits: all are 0 but those of one rank
+                mpi.allreduce_sum(comm, array.view(np.int64))  # sums bits: all ranks but one have 0
             self.numbers = {label: values for part in comm.allgather(self.numbers) for label, values in part.items()}
         constant = (rows.n_positive == 0) | (rows.n_positive == rows.n_global)
         self.intercept[constant] = np.where(rows.n_positive > 0, 1.0, -1.0)[constant]
 
 
 class LinearClassifier(LabelScores, DistributedClassifier):
-    """The base of the classifiers; a subclass says the method, its options and its parameters."""
+    """Base class; a subclass defines its method, options and parameters."""
 
     _method: ClassVar[LinearMethod]
     _options_kind: ClassVar[type[LinearOptions]]
@@ -100,9 +97,10 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         return tags
 
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: LinearOptions) -> None:
-        """Collective over `comm`. Load the rows, train, warn of labels that did not converge.
+        """Compact the rows, train, and warn of labels that did not converge. Collective over `comm`.
 
-        Ranks share the rows as they are, if that gives the same bits. Else every rank has all rows, and they share the labels.
+        Methods with exact sums keep each rank's rows where they are; for others every rank gets all rows, and labels are
+        distributed.
         """
         method, fold = self._method, self._method.risk.shares_columns
         if method.sharding is Sharding.EXACT:
@@ -137,48 +135,53 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         self._take(risk, learnt)
         self._about = {**risk.describe(options), **risk.about, "n_rows": rows.n_global}
         self._n_positive = rows.n_positive
-        most, short = options.step_limit, self._status == STEP_LIMIT
-        late = self.n_iter_ >= most
-        for which, text in (
-            (short & late, f"were given up after max_iter={most} steps; raise max_iter, or scale the features"),
-            (
-                short & ~late,
-                f"are as exact as {options.precision} precision allows, but less than tol and max_gap ask for; raise these, or "
-                "choose precision='double'",
-            ),
+        limit, unfinished = options.step_limit, self._status == STEP_LIMIT
+        at_limit = unfinished & (self.n_iter_ >= limit)
+        for mask, text in (
+            (at_limit, f"reached max_iter={limit} steps; raise max_iter or scale the features"),
+            (unfinished & ~at_limit, f"reached the limit of {options.precision} precision before tol or max_gap; raise these"),
         ):
-            if which.any() and comm.rank == 0:  # told where `fit` was called
-                warnings.warn(f"{int(which.sum())} of {short.size} labels {text}", ConvergenceWarning, stacklevel=4)
+            if mask.any() and comm.rank == 0:  # stacklevel: the caller of `fit`
+                warnings.warn(f"{int(mask.sum())} of {mask.size} labels {text}", ConvergenceWarning, stacklevel=4)
 
     def _take(self, risk: Risk, learnt: LearntLabels) -> None:
-        """Set what was learnt. Local."""
         self.coef_, self.intercept_, self.n_iter_, self._status = learnt.coef[0], learnt.intercept, learnt.steps, learnt.status
         for name, values in (("f_min_", learnt.f_min), ("visited_", learnt.visited), ("gap_", learnt.gap)):
             if name in self._learnt:
                 setattr(self, name, values)
 
     def _risk(self, rows: CompactRows, labels: LabelSets, options: LinearOptions) -> Risk:
-        """The objective that the labels share. Raises ConfigError, the same on all ranks."""
         return self._method.risk(rows, options, Profile())
 
     def _write_model(self, target: ModelTarget) -> None:
-        """Write the model. Local. Raises DataError."""
         own = {name: getattr(self, f"{name}_") for name in ("f_min", "visited", "gap") if hasattr(self, f"{name}_")}
         facts = {"f_min": np.nan, "visited": np.nan, "status": self._status, "steps": self.n_iter_, "n_positive": self._n_positive}
         weights, numbers = getattr(self, "part_coef_", [self.coef_]), getattr(self, "_numbers", ())
         write_linear(target, weights, self.intercept_, facts | own, self._about, numbers if "combination" in self._about else ())
 
     def _scores(self, X: Any) -> np.ndarray:
-        """The scores `x · w + intercept` (n, n_labels)."""
         check_is_fitted(self)
         X = validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
 
     @available_if(_has_log_odds)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, or label (n, len(classes_)), where scores are log-odds.
+        """Return the probability of each class or label, for losses whose scores are log-odds.
 
-        With more than two classes those of each class against the others, divided by their sum.
+        Parameters
+        ----------
+        X : array-like or sparse matrix (n_rows, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray (n_rows, len(classes_))
+            Probabilities. With more than two classes, those of each class against the others, normalised to sum to 1.
+
+        Raises
+        ------
+        AttributeError
+            If the scores are not log-odds.
         """
         scores = self._scores(X)
         if self._kind != CLASSES:

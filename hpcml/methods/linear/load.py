@@ -1,4 +1,4 @@
-"""Loading what labels are trained on: rows as ranks share them, labels, what a method needs."""
+"""Loading of rows and labels to train on."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class LabelProblem:
     method: LinearMethod
     dataset: DataFile
     split: str
-    loaded_by: mpi.Comm  # the ranks that have divided the rows among their shards
+    loaded_by: mpi.Comm  # ranks whose shards make up the rows
     shard: Shard
     rows: CompactRows
     objective: Risk
-    labels: np.ndarray  # their numbers in the data
+    labels: np.ndarray  # numbers in the data
     names: list[str]
-    n_positive: np.ndarray  # the positive rows of each label (n_labels)
-    trainable: np.ndarray  # which labels (bool) have both positive and negative rows
+    n_positive: np.ndarray  # (n_labels) positive rows
+    trainable: np.ndarray  # (n_labels) bool: has positive and negative rows
     group: tuple[int, int]  # this rank's group and the number of groups
 
     def origin(self) -> dict[str, object]:
-        """Collective over the group. What a run shares with its continuation or initial model."""
+        """Return what a resumed run or an initial model must have in common. Collective over the group."""
         more = f"{self.dataset.fingerprint} {self.rows.scale!r} {self.objective.lam!r}"
         return {
             "vocabulary": self.dataset.vocabulary,
@@ -56,13 +56,13 @@ class LabelProblem:
 def load(
     stack: ExitStack, method_name: str, method: LinearMethod, session: Session, dataset: DataFile, options: LinearOptions
 ) -> tuple[LabelProblem, ColumnMap]:
-    """Collective over the session. What is to be trained on, and where the features went.
+    """Load the rows and labels. Collective over the session.
 
-    What the ranks share is given up when the stack closes. Raises ConfigError or DataError on invalid user input, Interrupted after
-    a signal.
+    Shared resources are released when the stack closes. Raises ConfigError or DataError on invalid user input, Interrupted after a
+    signal.
     """
     comm = session.comm
-    profile, look = Profile(), stop_at(session.signals, "reading the rows")
+    profile, check_stop = Profile(), stop_at(session.signals, "reading the rows")
     with profile("load"):
         split = options.split or default_split(dataset, "train")
         tell_unused(comm, dataset, split, session.log)
@@ -75,18 +75,18 @@ def load(
         exact = method.sharding is Sharding.EXACT
         needed = check_loading(comm, shard, shards, labels.size, options, method.memory) if exact else 0
         rows_comm = stack.enter_context(mpi.divided(comm, shards))
-        alone = shards == 1 and not exact
-        loaded_by = stack.enter_context(mpi.on_node(comm)) if alone else rows_comm
+        labels_are_distributed = shards == 1 and not exact
+        loaded_by = stack.enter_context(mpi.on_node(comm)) if labels_are_distributed else rows_comm
         with mpi.groups_agreed(comm):
             shard = shard if loaded_by.size == comm.size else load_shard(loaded_by, dataset, split)
-            scaled_shard = scaled(loaded_by, shard, options.scale, look)
-            if alone:
-                rows, columns = node_rows(loaded_by, rows_comm, scaled_shard, options.bias, look, method.risk.shares_columns)
+            scaled_shard = scaled(loaded_by, shard, options.scale, check_stop)
+            if labels_are_distributed:
+                rows, columns = node_rows(loaded_by, rows_comm, scaled_shard, options.bias, check_stop, method.risk.shares_columns)
             elif exact:
-                rows, columns = own_rows(rows_comm, scaled_shard, options.bias, needed, look, method.risk.shares_columns)
+                rows, columns = own_rows(rows_comm, scaled_shard, options.bias, needed, check_stop, method.risk.shares_columns)
             else:
                 rows, columns = compact_rows(
-                    rows_comm, scaled_shard, options.bias, check_stop=look, fold=method.risk.shares_columns
+                    rows_comm, scaled_shard, options.bias, check_stop=check_stop, fold=method.risk.shares_columns
                 )
             objective = method.risk(rows, options, profile)
             objective.headings = None if headings is None else headings.in_columns(columns.column_of)
@@ -97,5 +97,5 @@ def load(
             warn_of_scales(comm, dataset, rows, columns, session.log)
     of_labels, group = rows.n_positive[labels], (comm.rank // shards, comm.size // shards)
     trainable = (of_labels > 0) & (of_labels < rows.n_global)
-    parts = method_name, method, dataset, split, loaded_by, shard, rows, objective, labels, names
-    return LabelProblem(*parts, of_labels, trainable, group), columns
+    fields = method_name, method, dataset, split, loaded_by, shard, rows, objective, labels, names
+    return LabelProblem(*fields, of_labels, trainable, group), columns

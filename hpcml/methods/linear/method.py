@@ -1,4 +1,4 @@
-"""The description by which a method with a weight vector for each label is trained."""
+"""Description of a method with a weight vector per label."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from hpcml.methods.linear.layout import LANES, Needs, Sharding, bytes_per_rank
+from hpcml.methods.linear.layout import LANES, MemoryModel, Sharding, bytes_per_rank
 from hpcml.methods.linear.objective import Objective, Risk
-from hpcml.methods.linear.settings import Axis, OneByOne
+from hpcml.methods.linear.settings import Axis, SolverFitter
 from hpcml.methods.linear.solver import History, Solver
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearMethod:
-    """How labels are trained: the solver, and what the engine must know of it."""
-
-    solver: Callable[..., Solver]  # (risk, labels, n_lanes, options): trains the labels of a rank group
+    solver: Callable[..., Solver]  # (risk, labels, n_lanes, options)
     sharding: Sharding = Sharding.EXACT
-    memory: Needs = bytes_per_rank  # the bytes that a rank takes
-    risk: type[Risk] = Objective  # what it needs to know of the objective
-    certified: bool = False  # does it give a duality gap?
-    lanes: int = LANES  # labels that share a pass at most
+    memory: MemoryModel = bytes_per_rank
+    risk: type[Risk] = Objective
+    certified: bool = False  # gives a duality gap
+    lanes: int = LANES  # maximum labels per pass
     history: History = field(default_factory=History)
-    axes: tuple[Axis, ...] = ()  # what can be chosen for each label by cross-validation; nothing: `hpcml tune` has no such method
-    fitter: Callable[..., Any] = OneByOne  # (method, risk, settings, options, n_lanes): fits labels at several settings
-    costs: Callable[[np.ndarray, Any], np.ndarray] | None = None  # (positive rows of labels, options): see `run.shares_of`
-    chunk: int = 0  # values of the rows that it takes in random order, if these may be streamed
+    axes: tuple[Axis, ...] = ()  # options that `hpcml tune` chooses per label
+    fitter: Callable[..., Any] = SolverFitter  # (method, risk, settings, options, n_lanes): fits labels at several settings
+    costs: Callable[[np.ndarray, Any], np.ndarray] | None = None  # (positive rows, options): see `run.shares_of`
+    chunk: int = 0  # values per shuffled chunk, if rows can be streamed

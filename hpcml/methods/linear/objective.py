@@ -1,11 +1,11 @@
 """The regularised empirical risk of many labels over all ranks' rows: values and subgradients.
 
-`f_l(w) = λ/2 ‖w‖² + (1/m) Σ_i ℓ(y_il (w · x_i))` (Smith, Kim & Wilbur 2012, equation 1). Losses and subgradients of panels of
-labels are summed exactly, so the bits depend neither on the number of ranks nor on which labels share a panel.
+`f_l(w) = λ/2 ‖w‖² + (1/m) Σ_i ℓ(y_il (w · x_i))` (Smith, Kim & Wilbur 2012, equation 1). Losses and subgradients are summed
+exactly, so the bits depend neither on the number of ranks nor on which labels share a panel.
 
 A panel owns the reduction: a method calls `Objective.evaluate` and never sees MPI. All ranks of `rows.comm` hold all weights of a
-panel, since their rows may need any; but each steps only its own range of columns: the subgradient travels by Reduce_scatter, the
-new weights by Allgather.
+panel, because their rows may need any; each rank updates only its own range of columns. Subgradients are exchanged by
+Reduce_scatter and new weights by Allgather.
 """
 
 from __future__ import annotations
@@ -33,13 +33,11 @@ from hpcml.run.stop import NEVER, Stop
 
 CACHE_LINE = 64
 PRECISIONS: dict[str, np.dtype[Any]] = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
-ROWS_BYTES = 1 << 21  # rows that pass through all panels before the next ones are fetched
+ROWS_BYTES = 1 << 21  # rows that are used for all panels while they are in the cache
 
 
 def parse_lambda(text: str, scale: float, n_rows: float, smallest: float = SMALLEST_LAMBDA) -> float:
-    """Return λ from `X/m`, `0.1X/m`, `X/NUMBER`, `NUMBER/m` or `NUMBER`: X = (mean ‖x_i‖)² over the training rows (`scale`), m
-    their number. Raises ConfigError.
-    """
+    """Return λ from `X/m`, `0.1X/m`, `X/NUMBER`, `NUMBER/m` or `NUMBER`; `scale` is X = (mean ‖x_i‖)². Raises ConfigError."""
     try:
         number, slash, rows = text.partition("/")
         value = scale * float(number[:-1] or 1) if slash and number.endswith("X") else float(number)
@@ -54,7 +52,7 @@ def parse_lambda(text: str, scale: float, n_rows: float, smallest: float = SMALL
 
 
 def aligned(size: int, dtype: np.dtype | type) -> np.ndarray:
-    """A flat array of zeros from a cache line on; in large pages, for which numpy asks."""
+    """Return a flat array of zeros that starts at a cache line."""
     dtype = np.dtype(dtype)
     raw = np.empty(size * dtype.itemsize + CACHE_LINE, dtype=np.uint8)
     raw[:] = 0
@@ -63,7 +61,7 @@ def aligned(size: int, dtype: np.dtype | type) -> np.ndarray:
 
 
 def panel_widths(n_labels: int, precision: str) -> list[int]:
-    """The widths of panels for so many labels: as few cache lines of weights as possible."""
+    """Return the widths of panels for these labels, with as few cache lines of weights as possible."""
     widest = CACHE_LINE // PRECISIONS[precision].itemsize
     widths = []
     while n_labels > 0:
@@ -73,67 +71,65 @@ def panel_widths(n_labels: int, precision: str) -> list[int]:
 
 
 class Risk:
-    """What the labels of a run share, whatever the method: rows, λ, the type of the weights."""
+    """Problem data shared by the labels of a run: rows, λ, and the type of the weights."""
 
-    dormant = False  # may rows be skipped?
-    shares_columns = True  # may features that one row has share a column?
-    n_parts = 1  # weight vectors of a label
-    has_linear_scores = True  # is the score of a row x · w, with the intercept?
+    dormant = False  # rows may be skipped
+    shares_columns = True  # features that occur in one row may be folded into a column
+    n_parts = 1  # weight vectors per label
+    has_linear_scores = True  # scores are x · w plus intercept
 
     def __init__(self, rows: CompactRows, options: LinearOptions, profile: Profile) -> None:
-        """Raises ConfigError for a bad λ. The same on all ranks of `rows.comm`."""
+        """Raises ConfigError for an invalid λ."""
         self.rows, self.comm, self.profile = rows, rows.comm, profile
-        self.about: dict[str, Any] = {}  # what else the model says of its objective, or of what its scores are made of
-        self.headings: Headings | None = None  # the columns of the rows' own labels, where these are features, too
-        self.chunk_values = 0  # of rows that are streamed; 0: memory holds them
-        self.kept_values = 0  # of rows that are streamed: how many stay in memory between passes
-        self.positive_weights: np.ndarray | None = None  # (n_labels) of rows with the label, times the option's
-        self.negative_weight = 1.0  # of rows without
+        self.about: dict[str, Any] = {}  # further attributes of the model
+        self.headings: Headings | None = None  # columns of labels that are also features
+        self.chunk_values = 0  # values per chunk of streamed rows; 0: not streamed
+        self.kept_values = 0  # cached values of streamed rows
+        self.positive_weights: np.ndarray | None = None  # (n_labels) multiplies the option positive_weight
+        self.negative_weight = 1.0
         self.lam = parse_lambda(options.lam, rows.scale, rows.total_weight, options.smallest_lambda)
         self.seed, self.weight_type = options.seed, PRECISIONS[options.precision]
 
     def at(self, options: LinearOptions) -> Self:
-        """The same rows with other options. Raises ConfigError for a bad λ."""
+        """Return the same rows with other options. Raises ConfigError for an invalid λ."""
         other = type(self)(self.rows, options, self.profile)
         other.headings = self.headings
         other.chunk_values, other.kept_values = self.chunk_values, self.kept_values
         return other
 
     def slices(self, parts: Iterable[slice] | None = None) -> Iterator[slice]:
-        """Yield this rank's rows slice by slice, or in these parts; mapped rows are asked for one part ahead."""
+        """Yield this rank's rows (or `parts`) slice by slice; mapped rows are prefetched one part ahead."""
         rows = self.rows
         parts = list(slices.row_slices(rows.n_local, rows.data.size) if parts is None else parts)
-        for part, after in zip(parts, [*parts[1:], slice(0, 0)], strict=False):  # a rank may have no rows
+        for part, following in zip(parts, [*parts[1:], slice(0, 0)], strict=False):  # a rank may have no rows
             if rows.mapped:
-                values = slice(rows.indptr[after.start], rows.indptr[after.stop])
+                values = slice(rows.indptr[following.start], rows.indptr[following.stop])
                 ask_for(rows.indices[values], rows.data[values])
             yield part
 
     def row_width(self, n_columns: int) -> int:
-        """How many numbers a label has in a sparse model: one for each column, or more."""
+        """Return how many numbers a sparse model stores per label."""
         return n_columns
 
     def prepare(self, node: mpi.Comm) -> None:
-        """Collective over `node`, who loaded the rows: what else the method needs of them."""
+        """Prepare what else the method needs of the rows. Collective over `node`, the ranks that loaded them."""
 
     def describe(self, options: LinearOptions) -> dict[str, Any]:
-        """Return the attributes of a model about its objective, if it has one, and the scale of the features."""
+        """Return the model's attributes about its objective and the scale of the features."""
         about = {"loss": options.loss, "lambda": self.lam, "epsilon": options.epsilon, "dormant": self.dormant}
-        about = about | {"positive_weight": options.positive_weight} if options.losses else {}  # else there is no objective
+        about = about | {"positive_weight": options.positive_weight} if options.losses else {}
         return about | ({} if options.scale in (None, "none") else {"scale": options.scale})
 
     def start_from(self, comm: mpi.Comm, names: list[str], origin: dict[str, object]) -> None:
-        """Collective over `comm`. Open an earlier model of these labels, if the options name one.
-
-        `origin` is what it must have in common with the run's rows. Raises ConfigError or DataError.
+        """Open the initial model, if the options name one, and compare it with `origin`. Collective over `comm`; raises ConfigError
+        or DataError.
         """
 
     def warning(self) -> str:
-        """A warning before training, or "". Local; the same on all ranks of `rows.comm`."""
+        """Return a warning to print before training, or ""."""
         return ""
 
     def check_finite(self, values: np.ndarray, what: str, labels: np.ndarray) -> None:
-        """Raise NonFiniteError, naming a label, if a value is not finite. The same on all ranks."""
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
             label = int(labels[bad[0]])
@@ -141,7 +137,7 @@ class Risk:
 
 
 class Objective(Risk):
-    """The objectives of all labels: also the loss, and the grids of the exact sums."""
+    """Adds the loss and the grids of the exact sums."""
 
     def __init__(self, rows: CompactRows, options: LinearOptions, profile: Profile) -> None:
         super().__init__(rows, options, profile)
@@ -150,19 +146,19 @@ class Objective(Risk):
         bounds = self.loss.SLOPE_BOUND * rows.counts * rows.largest.astype(np.float64)
         self.levels = mpi.grid_levels(bounds)
         coarsest = float(mpi.SHIFT_OF_LEVEL[int(self.levels.max(initial=0))])
-        # Are all addends, ± a float32 of the data, multiples of one grid, so that nothing has to be rounded?
+        # No rounding is needed if all addends, ± a float32 of the data, are multiples of one grid.
         rounded = not (self.loss.HAS_UNIT_SLOPES and mpi.lies_on_grid(coarsest, rows.smallest))
         self.rule = kernels.PassRule(int(self.dormant), int(rounded), self.levels, mpi.SHIFT_OF_LEVEL)
         values = np.arange(1, 8 * rows.data.size // ROWS_BYTES + 1) * (ROWS_BYTES // 8)
         ends = np.unique(np.concatenate([[0], np.searchsorted(rows.indptr, values), [rows.n_local]]))
-        self.row_ranges = list(pairwise(ends.tolist()))  # consecutive ranges of this rank's rows, of about ROWS_BYTES each
+        self.row_ranges = list(pairwise(ends.tolist()))  # of about ROWS_BYTES each
         n_chunks = -(-rows.n_columns // blocks.CHUNK)
         self.bounds = np.minimum(even_bounds(n_chunks, self.comm.size) * blocks.CHUNK, rows.n_columns)  # columns of each rank
 
     def evaluate(self, panels: list[Panel], stop: Stop = NEVER) -> None:
-        """Collective. One pass over the rows for all panels; `Panel.gather` gives the results.
+        """Make one pass over the rows for all panels; `Panel.gather` returns the results. Collective; raises Stopped.
 
-        On several ranks, a panel's subgradient travels while the next panel's pass goes on. Raises Stopped, on all ranks.
+        On several ranks, a panel's subgradient is exchanged during the next panel's pass.
         """
         if self.comm.size > 1:
             for panel in panels:
@@ -170,8 +166,8 @@ class Objective(Risk):
                     panel.wait_for_weights()
                 with self.profile("compute"):
                     panel.clear()
-                    for some in stop.slices(self.slices()):
-                        panel.run(some.start, some.stop)
+                    for part in stop.slices(self.slices()):
+                        panel.run(part.start, part.stop)
                 with self.profile("communicate"):
                     panel.requests = [mpi.begin_reduce_scatter(self.comm, panel.g, panel.g_own, panel.counts)]
             return
@@ -180,14 +176,14 @@ class Objective(Risk):
                 panel.clear()
             together = max(1, slices.SLICE_VALUES // (ROWS_BYTES // 8))
             ranges = [self.row_ranges[begin : begin + together] for begin in range(0, len(self.row_ranges), together)]
-            parts = [slice(some[0][0], some[-1][1]) for some in ranges]
+            parts = [slice(part[0][0], part[-1][1]) for part in ranges]
             for group, _ in stop.slices(zip(ranges, self.slices(parts), strict=True)):
-                for first, last in group:  # in the caches for all panels
+                for first, last in group:
                     for panel in panels:
                         panel.run(first, last)
 
     def loss_shifts(self, w_sq: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The losses' two grids (2, L), from ℓ(z) ≤ ℓ(0) + SLOPE_BOUND ‖w‖ max ‖x‖."""
+        """Return the two grids of the losses (2, L), from ℓ(z) ≤ ℓ(0) + SLOPE_BOUND ‖w‖ max ‖x‖."""
         bounds = self.loss.VALUE_AT_ZERO + self.loss.SLOPE_BOUND * np.sqrt(w_sq) * self.rows.max_norm
         self.check_finite(bounds, "objective", labels)
         high, spacing = mpi.grid(bounds * self.rows.n_global)
@@ -195,24 +191,23 @@ class Objective(Risk):
         return np.stack([high, low])
 
     def value(self, w: np.ndarray, label: int, stop: Stop = NEVER) -> float:
-        """Collective. f(w) of a label over all rows, in float64; w (n_columns). Raises Stopped."""
-        w, one, rows = w.astype(np.float64), np.array([label]), self.rows
+        """Return f(w) of a label over all rows in float64; w (n_columns). Collective; raises Stopped."""
+        w, label_number, rows = w.astype(np.float64), np.array([label]), self.rows
         w_sq = np.array([np.square(w).sum()])
         state = np.full(rows.n_local, kernels.ACTIVE)
         state[rows.rows_of(label)] |= kernels.POSITIVE
-        sums, shifts = np.zeros((4, 1)), self.loss_shifts(w_sq, one)
-        for some in stop.slices(self.slices()):
-            indptr = rows.indptr[some.start : some.stop + 1]
-            self.loss_pass(indptr, rows.indices, rows.data, w, state[some], shifts, sums)
+        sums, shifts = np.zeros((4, 1)), self.loss_shifts(w_sq, label_number)
+        for part in stop.slices(self.slices()):
+            indptr = rows.indptr[part.start : part.stop + 1]
+            self.loss_pass(indptr, rows.indices, rows.data, w, state[part], shifts, sums)
         mpi.allreduce_sum(self.comm, sums)
         return float(0.5 * self.lam * w_sq[0] + (sums[kernels.HIGH, 0] + sums[kernels.LOW, 0]) / self.rows.n_global)
 
 
 class Panel:
-    """Up to 16 labels that share passes over the rows; labels[lane] is a label's number in the data, or −1."""
+    """Up to 16 labels that share passes over the rows; labels[lane] is a number in the data, or −1."""
 
     def __init__(self, objective: Objective, width: int) -> None:
-        """Local. Raises MemoryError."""
         self.objective, self.width = objective, width
         rows, comm = objective.rows, objective.comm
         self.own = slice(int(objective.bounds[comm.rank]) * width, int(objective.bounds[comm.rank + 1]) * width)
@@ -226,22 +221,20 @@ class Panel:
         self.keys, self.steps = np.zeros(width, np.uint64), np.zeros(width, np.int64)
         self.w_sq = np.zeros(width)
         self.sums = np.zeros((4, width))
-        kept = objective.dormant and slices.is_long(int(rows.counts.sum(dtype=np.int64)), comm.size)
-        self._before = np.empty_like(self.state) if kept else None  # `state` before the pass, of the first `_n_taken` rows
-        self._n_taken = 0
+        can_rewind = objective.dormant and slices.is_long(int(rows.counts.sum(dtype=np.int64)), comm.size)
+        self._before = np.empty_like(self.state) if can_rewind else None  # `state` of the first `_n_saved` rows before the pass
+        self._n_saved = 0
         self.requests: list = []
 
     @property
     def active(self) -> np.ndarray:
-        """The lanes that hold a label."""
         return np.flatnonzero(self.labels >= 0)
 
     def lane(self, array: np.ndarray, lane: int) -> np.ndarray:
-        """One lane of a flat array, as a view."""
         return array.reshape(-1, self.width)[:, lane]
 
-    def enter(self, lane: int, label: int) -> None:
-        """Let a label begin at w = 0 with every row active. Local, on all ranks."""
+    def assign(self, lane: int, label: int) -> None:
+        """Put a label into a lane, with w = 0 and all rows active. Called on all ranks."""
         self.wait_for_weights()
         self.labels[lane], self.steps[lane], self.w_sq[lane] = label, 0, 0.0
         self.keys[lane] = rng.bits(self.objective.seed, "dormant rows", np.array([label]))[0]
@@ -250,41 +243,35 @@ class Panel:
         self.lane(self.state, lane)[:] = kernels.ACTIVE
         self.lane(self.state, lane)[self.objective.rows.rows_of(label)] |= kernels.POSITIVE
 
-    def leave(self, lane: int) -> None:
-        """Make a lane idle. Local, on all ranks."""
+    def release(self, lane: int) -> None:
         self.wait_for_weights()
         self.labels[lane], self.w_sq[lane] = -1, 0.0
         self.lane(self.w, lane)[:] = 0.0
         self.lane(self.state, lane)[:] = kernels.IDLE
 
     def clear(self) -> None:
-        """Begin a pass. Local."""
         self.g[:] = 0.0
         self.sums[:] = 0.0
-        self._n_taken = 0
+        self._n_saved = 0
         self._shifts = self.objective.loss_shifts(self.w_sq, self.labels)
 
     def run(self, first: int, last: int) -> None:
-        """Add rows first .. last − 1 to the subgradient and the sums. Local."""
-        here, objective = slice(first * self.width, last * self.width), self.objective
+        pairs, objective = slice(first * self.width, last * self.width), self.objective
         if self._before is not None:
-            self._before[here], self._n_taken = self.state[here], last
-        arrays = kernels.PanelArrays(self.w, self.state[here], self.keys, self.steps, self._shifts, self.g, self.sums)
+            self._before[pairs], self._n_saved = self.state[pairs], last
+        arrays = kernels.PanelArrays(self.w, self.state[pairs], self.keys, self.steps, self._shifts, self.g, self.sums)
         rows = objective.rows
-        some = kernels.RowRange(rows.indptr[first : last + 1], rows.indices, rows.data, rows.first + first)
-        objective.panel_pass(some, arrays, objective.rule)
+        row_range = kernels.RowRange(rows.indptr[first : last + 1], rows.indices, rows.data, rows.first + first)
+        objective.panel_pass(row_range, arrays, objective.rule)
 
     def rewind(self) -> None:
-        """Put the rows' bytes back to what they were before a pass that is abandoned. Local."""
+        """Restore the rows' states after an interrupted pass."""
         if self._before is not None:
-            here = slice(0, self._n_taken * self.width)
-            self.state[here] = self._before[here]
+            pairs = slice(0, self._n_saved * self.width)
+            self.state[pairs] = self._before[pairs]
 
     def gather(self) -> tuple[np.ndarray, np.ndarray]:
-        """Collective, after `Objective.evaluate`. f and ‖g‖² (L,) each; `sums` count rows.
-
-        Raises NonFiniteError, on all ranks, when one is not finite.
-        """
+        """Return f and ‖g‖² (L,) each after `Objective.evaluate`. Collective; raises NonFiniteError on all ranks."""
         objective, comm = self.objective, self.objective.comm
         if comm.size > 1:
             with objective.profile("wait"):
@@ -303,17 +290,16 @@ class Panel:
         return f, grad_sq
 
     def mean_losses(self) -> np.ndarray:
-        """(1/m) Σ ℓ per lane (L,), after `gather`. Local."""
         return (self.sums[kernels.HIGH] + self.sums[kernels.LOW]) / self.objective.rows.n_global
 
     def total(self, chunks: np.ndarray) -> np.ndarray:
-        """Collective. The sum over all ranks' chunks, in the order of the columns."""
+        """Return the sum over all ranks' chunks, in the order of the columns. Collective."""
         parts = [chunks] if self.objective.comm.size == 1 else mpi.allgather_arrays(self.objective.comm, chunks)
         whole = np.concatenate(parts)
-        return np.add.accumulate(whole, axis=0)[-1]  # add.reduce takes the chunks in another order if there is but one lane
+        return np.add.accumulate(whole, axis=0)[-1]  # add.reduce sums in another order if there is one lane
 
     def step(self, eta: np.ndarray, radius: float = math.inf) -> None:
-        """Collective. w −= η g, projected on the ball of this radius; a step of every label."""
+        """w −= η g, projected onto the ball of this radius; counts a step of every label. Collective."""
         with self.objective.profile("compute"):
             lam, scale = self.objective.lam, 1.0 / self.objective.rows.n_global
             chunks = blocks.step(self.w[self.own], self.g_own, self.width, eta, lam, scale)
@@ -323,42 +309,38 @@ class Panel:
                 factors = np.minimum(1.0, radius / np.sqrt(np.maximum(self.w_sq, 1e-300)))
                 own = self.w[self.own].reshape(-1, self.width)
                 np.multiply(own, factors, out=own, casting="same_kind")
-                self.measure()
+                self.update_norms()
             self._send_weights()
         self.steps += 1
 
-    def replace(self, weights: dict[int, np.ndarray]) -> None:
-        """Collective. Give lanes other weights (own columns); a step of every label."""
+    def set_weights(self, weights: dict[int, np.ndarray]) -> None:
+        """Set the weights of lanes (own columns); counts a step of every label. Collective."""
         with self.objective.profile("compute"):
             for lane, w in weights.items():
                 self.lane(self.w[self.own], lane)[:] = w
         with self.objective.profile("communicate"):
-            self.measure()
+            self.update_norms()
             self._send_weights()
         self.steps += 1
 
     def _send_weights(self) -> None:
-        """Collective. Begin to send the weights of own columns to all ranks."""
         if self.objective.comm.size > 1:
             self.requests = [mpi.begin_allgather(self.objective.comm, self.w, self.counts)]
 
-    def measure(self) -> None:
-        """Collective. Find ‖w‖² of weights that were put in."""
+    def update_norms(self) -> None:
         self.w_sq = self.total(blocks.gradient_squares(self.w[self.own], self.g_own, self.width, 1.0, 0.0))
 
-    def keep(self, lanes: np.ndarray) -> None:
-        """Remember the weights of the lanes with lanes[l] as the best so far. Local."""
+    def store_best(self, lanes: np.ndarray) -> None:
         if lanes.any():
             blocks.copy_lanes(self.w[self.own], self.width, lanes, self.best)
 
     def wait_for_weights(self) -> None:
-        """Collective. Until what was begun to be sent has arrived."""
         for request in self.requests:
             request.Wait()
         self.requests = []
 
-    def whole(self, lane: int, array: np.ndarray) -> np.ndarray:
-        """Collective. One lane (n_columns) of `best`, or of `w`, on all ranks."""
+    def gather_weights(self, lane: int, array: np.ndarray) -> np.ndarray:
+        """Return one lane (n_columns) of `best` or `w` on all ranks. Collective."""
         if array is self.w:
             self.wait_for_weights()
             return self.lane(self.w, lane).copy()

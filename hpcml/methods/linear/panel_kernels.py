@@ -1,15 +1,12 @@
 """One pass over CSR rows: losses and subgradients of a panel of labels; dormant rows are skipped.
 
-A panel holds L labels ("lanes"), L one of `lanes.WIDTHS`; its weights `w` and subgradient `g` are
-flat, feature-major arrays (d L), so that a non-zero touches L contiguous numbers. Rows are taken in
-tiles: first all margins of the tile, then all slopes, then all scattering, which keeps the three
-loops free of one another's branch misses. Every lane is computed in the same order whatever L is,
-and all sums over rows are made on a grid (`hpcml.mpi.exact`), so the bits depend neither on the
-panel nor on how the rows are spread over ranks.
+A panel holds L labels ("lanes"), L one of `lanes.WIDTHS`. Its weights `w` and subgradient `g` are flat, feature-major arrays (d L),
+so a non-zero touches L contiguous numbers. Rows are processed in tiles: first all margins of the tile, then all slopes, then all
+updates, which keeps branch misses of one loop out of the others. Every lane is computed in the same order for any L, and sums over
+rows are made on a grid (`hpcml.mpi.exact`), so the bits depend neither on the panel nor on how rows are distributed over ranks.
 
-Each (row, lane) has one byte: what the row is for the label (`POSITIVE`) and how it has fared
-lately (dormant rows): q < 10 active and quiet (no violation) on the last q steps, `ASLEEP` + (s mod
-32) dormant until step s of the label.
+Each (row, lane) has one byte: POSITIVE if the row has the label, and its state: q < 10, active and without violation in the last q
+steps, or ASLEEP + (s mod 32), dormant until step s of the label.
 """
 
 from functools import cache
@@ -23,18 +20,18 @@ from hpcml.kernels.lanes.products import add_lines, dot_rows
 from hpcml.losses import FIRST_ORDER, load_loss
 
 TILE, CHUNK = 32, 1024
-LOSSES = [load_loss(name) for name in FIRST_ORDER]  # modules: kernels are compiled anew where one has changed
+LOSSES = [load_loss(name) for name in FIRST_ORDER]  # part of the kernels' digest: a changed loss recompiles them
 
 ACTIVE, QUIET, TIRED, ASLEEP, IDLE = (np.uint8(state) for state in (0, 9, 10, 16, 63))
 STATE, POSITIVE = np.uint8(63), np.uint8(64)  # bits of a row's byte
 ONE = np.uint8(1)
-CLOCK = 31  # a dormant row wakes within 16 steps: its waking step is kept modulo 32
+CLOCK = 31  # waking steps are stored modulo 32, because rows sleep less than 16 steps
 SHORTEST, SPREAD = 5, np.uint64(11)  # a row sleeps 5 to 15 steps
 HIGH, LOW, VIOLATORS, VISITED = range(4)  # rows of `sums`
 
 
 class RowRange(NamedTuple):
-    """Rows: the i-th, row first + i of all, has the values indptr[i] .. indptr[i + 1] − 1."""
+    """CSR rows; row i is row first + i of all ranks' rows."""
 
     indptr: np.ndarray
     indices: np.ndarray
@@ -43,29 +40,27 @@ class RowRange(NamedTuple):
 
 
 class PanelArrays(NamedTuple):
-    """What a pass reads of a panel and changes; L lanes, d columns, n rows."""
+    """Arrays of a panel that a pass reads and updates; L lanes, d columns, n rows."""
 
     w: np.ndarray  # (d L)
-    state: np.ndarray  # (n L) uint8, the rows' bytes
-    keys: np.ndarray  # (L) uint64, of the labels' draws
-    steps: np.ndarray  # (L) of each label
-    shifts: np.ndarray  # (2, L) the grids of the losses' two levels
+    state: np.ndarray  # (n L) uint8
+    keys: np.ndarray  # (L) uint64, random keys of the labels
+    steps: np.ndarray  # (L)
+    shifts: np.ndarray  # (2, L) grids of the losses
     g: np.ndarray  # (d L) += Σ ∂ℓ/∂w
     sums: np.ndarray  # (4, L) += losses (high, low), violators, visited rows
 
 
 class PassRule(NamedTuple):
-    """What is the same in all passes."""
-
-    dormant: int  # 0: no row goes dormant
-    rounded: int  # are addends rounded to the grids shift_of_level[levels[j]]?
+    dormant: int  # 0: rows never become dormant
+    rounded: int  # 1: addends are rounded to the grids shift_of_level[levels[j]]
     levels: np.ndarray
     shift_of_level: np.ndarray
 
 
 @njit(inline="always")
 def sleep(key, row, step):
-    """For how many steps a row goes dormant at a label's step: 5 to 15; `row` is global."""
+    """Return the number of steps, 5 to 15, that a row sleeps from a label's step; `row` is global."""
     x = key ^ (np.uint64(row) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(step) * np.uint64(0xC2B2AE3D27D4EB4F))
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -74,7 +69,7 @@ def sleep(key, row, step):
 
 @njit
 def _due(state, wake, lanes, due):
-    """Collect in `due` the rows of a tile that some lane must visit; returns their number."""
+    """Collect in `due` the rows of a tile that some lane must visit; return their number."""
     n = 0
     for i in range(state.size // lanes):
         any_due = False
@@ -90,8 +85,8 @@ def _due(state, wake, lanes, due):
 def _slopes_of(loss: str) -> Any:
     @njit
     def slopes_of_loss(state, wake, z, values, slopes):
-        """values = ℓ, slopes = ∂ℓ/∂z of each pair that is due, else 0; z holds w · x."""
-        for e in range(state.size):  # the loss is a constant, so that the compiler vectorises the loop
+        """values = ℓ and slopes = ∂ℓ/∂z of each pair that is due, else 0; z is w · x."""
+        for e in range(state.size):  # vectorised, because the loss is a constant
             margin = np.float64(z[e]) if state[e] & POSITIVE else -np.float64(z[e])
             value, slope, _ = _at(loss, margin)
             due = ((state[e] & STATE) < ASLEEP) | ((state[e] & STATE) == wake[e])
@@ -106,7 +101,7 @@ _at, _slopes = by_constant(lambda loss: load_loss(loss).at), by_constant(_slopes
 
 @njit
 def _add_losses(values, high_shift, low_shift, high, low):
-    """Add each loss to the sum of its place in the tile, in two levels."""
+    """Add each loss to its sum, in two levels."""
     for e in range(values.size):
         rounded = (values[e] + high_shift[e]) - high_shift[e]
         high[e] += rounded
@@ -115,7 +110,6 @@ def _add_losses(values, high_shift, low_shift, high, low):
 
 @njit
 def _count(state, wake, values, violators, visited):
-    """Count the pairs that are due, and those that violate."""
     for e in range(state.size):
         visited[e] += 1.0 if ((state[e] & STATE) < ASLEEP) | ((state[e] & STATE) == wake[e]) else 0.0
     for e in range(values.size):
@@ -123,24 +117,24 @@ def _count(state, wake, values, violators, visited):
 
 
 @njit
-def _lines(slopes, begin, end, line, lines, n):
-    """Add to the first n of `lines` where the lines with a slope begin; their number then."""
+def _find_lines(slopes, begin, end, line, lines, n):
+    """Append to the first n of `lines` the starts of lines with a non-zero slope; return their number."""
     for at in range(begin, end, line):
-        found = False
+        has_slope = False
         if line == LINE:
             for e in range(LINE):
-                found |= slopes[np.uint64(at + e)] != 0.0
+                has_slope |= slopes[np.uint64(at + e)] != 0.0
         else:
             for e in range(line):
-                found |= slopes[np.uint64(at + e)] != 0.0
+                has_slope |= slopes[np.uint64(at + e)] != 0.0
         lines[n] = at
-        n += found
+        n += has_slope
     return n
 
 
 @njit
-def _move(state, wake, quiet, values):
-    """Give each (row, lane) pair that is due its next state: `quiet` after `QUIET` quiet visits."""
+def _update_states(state, wake, quiet, values):
+    """Update the state of each due pair: `quiet` after QUIET visits without violation."""
     for e in range(state.size):
         now = state[e] & STATE
         quieter = now + ONE if now < QUIET else quiet
@@ -149,8 +143,7 @@ def _move(state, wake, quiet, values):
 
 
 @njit
-def _doze(state, keys, steps, first_row):
-    """Rows of a tile that have become TIRED of a lane go dormant."""
+def _put_to_sleep(state, keys, steps, first_row):
     lanes = steps.size
     for i in range(state.size // lanes):
         tired = False
@@ -166,10 +159,10 @@ def _doze(state, keys, steps, first_row):
 
 @njit
 def _wakes_and_shifts(steps, shifts):
-    """Of each (row, lane) pair of a tile: the state that wakes now, and the grids of its losses."""
-    lanes, places = steps.size, TILE * steps.size
-    wake, high_shift, low_shift = np.empty(places, np.uint8), np.empty(places), np.empty(places)
-    for e in range(places):
+    """Return for each pair of a tile the state that wakes now, and the grids of its losses."""
+    lanes, n_pairs = steps.size, TILE * steps.size
+    wake, high_shift, low_shift = np.empty(n_pairs, np.uint8), np.empty(n_pairs), np.empty(n_pairs)
+    for e in range(n_pairs):
         wake[e] = ASLEEP + (steps[e % lanes] & CLOCK)
         high_shift[e], low_shift[e] = shifts[0, e % lanes], shifts[1, e % lanes]
     return wake, high_shift, low_shift
@@ -177,40 +170,38 @@ def _wakes_and_shifts(steps, shifts):
 
 @cache
 def passes_of(loss: str) -> tuple[Any, Any]:
-    """Return the kernels `panel_pass` and `loss_pass` of a loss."""
-
     @njit
     def panel_pass(rows, arrays, rule):
-        """Add ∂ℓ/∂w of the rows that are due to `g`; losses and numbers of rows to `sums`."""
+        """Add ∂ℓ/∂w of due rows to `g`, and losses and row counts to `sums`."""
         indptr, indices, data, first_row = rows
         w, state, keys, steps, shifts, g, sums = arrays
         dormant, rounded, levels, shift_of_level = rule
         lanes = steps.size
-        places, line = TILE * lanes, min(lanes, LINE)
-        z, values, due = np.zeros(places, w.dtype), np.empty(places), np.empty(TILE, np.int64)
+        n_pairs, line = TILE * lanes, min(lanes, LINE)
+        z, values, due = np.zeros(n_pairs, w.dtype), np.empty(n_pairs), np.empty(TILE, np.int64)
         slopes, lines = np.empty(CHUNK * lanes, w.dtype), np.empty(CHUNK * lanes // line, np.int64)
         wake, high_shift, low_shift = _wakes_and_shifts(steps, shifts)
-        totals = np.zeros((4, places))
+        totals = np.zeros((4, n_pairs))
         quiet = TIRED if dormant else QUIET
         n_rows = indptr.size - 1
         for chunk in range(0, n_rows, CHUNK):
             n_lines = 0
             for first in range(chunk, min(chunk + CHUNK, n_rows), TILE):
-                here = state[first * lanes : min(first + TILE, n_rows) * lanes]
-                n_due = _due(here, wake, lanes, due)
+                pairs = state[first * lanes : min(first + TILE, n_rows) * lanes]
+                n_due = _due(pairs, wake, lanes, due)
                 if n_due == 0:
                     continue
                 at = (first - chunk) * lanes
                 dot_rows(indptr, indices, data, first, due[:n_due], w, z, lanes)
-                _slopes(loss, here, wake, z, values, slopes[at : at + here.size])
-                _add_losses(values[: here.size], high_shift, low_shift, totals[HIGH], totals[LOW])
-                _count(here, wake, values[: here.size], totals[VIOLATORS], totals[VISITED])
-                _move(here, wake, quiet, values)
+                _slopes(loss, pairs, wake, z, values, slopes[at : at + pairs.size])
+                _add_losses(values[: pairs.size], high_shift, low_shift, totals[HIGH], totals[LOW])
+                _count(pairs, wake, values[: pairs.size], totals[VIOLATORS], totals[VISITED])
+                _update_states(pairs, wake, quiet, values)
                 if dormant:
-                    _doze(here, keys, steps, first_row + first)
-                n_lines = _lines(slopes, at, at + here.size, line, lines, n_lines)
+                    _put_to_sleep(pairs, keys, steps, first_row + first)
+                n_lines = _find_lines(slopes, at, at + pairs.size, line, lines, n_lines)
             add_lines((indptr, indices, data), chunk, lines[:n_lines], slopes, g, lanes, (levels, shift_of_level), rounded)
-        for e in range(places):
+        for e in range(n_pairs):
             for number in range(4):
                 sums[number, e % lanes] += totals[number, e]
 
@@ -221,10 +212,10 @@ def passes_of(loss: str) -> tuple[Any, Any]:
         wake, high_shift, low_shift = np.zeros(TILE, np.uint8), np.full(TILE, shifts[0, 0]), np.full(TILE, shifts[1, 0])
         totals = np.zeros((2, TILE))
         for first in range(0, state.size, TILE):
-            here = state[first : first + TILE]
-            dot_rows(indptr, indices, data, first, rows[: here.size], w, z, 1)
-            _slopes(loss, here, wake, z, values, slopes)
-            _add_losses(values[: here.size], high_shift, low_shift, totals[HIGH], totals[LOW])
+            pairs = state[first : first + TILE]
+            dot_rows(indptr, indices, data, first, rows[: pairs.size], w, z, 1)
+            _slopes(loss, pairs, wake, z, values, slopes)
+            _add_losses(values[: pairs.size], high_shift, low_shift, totals[HIGH], totals[LOW])
         sums[HIGH, 0] += totals[HIGH].sum()
         sums[LOW, 0] += totals[LOW].sum()
 

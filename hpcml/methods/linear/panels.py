@@ -1,7 +1,7 @@
-"""Solvers whose labels share passes over the rows, in panels of lanes that they enter and leave.
+"""Solvers whose labels share passes over the rows, in panels of lanes.
 
-A group is the ranks that share the rows; the labels are scattered over the groups. Groups never wait for one another inside a step,
-and a label's path depends on nothing but the label, so it does not matter which group trains it or beside which others.
+A group is the ranks that share rows; labels are distributed over groups, which never wait for each other within a step. A label's
+path depends only on the label, so it does not matter which group trains it and which labels share its panel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS = HISTORY.index("active_rows")
 
 
 class Step(NamedTuple):
-    """After an evaluation: w_{t+1} = w_t − eta g; remember w_t if `improved`, stop if `done`."""
+    """Step after an evaluation: w_{t+1} = w_t − eta g; store w_t if `improved`, stop if `done`."""
 
     eta: float
     improved: bool
@@ -34,10 +34,7 @@ class Step(NamedTuple):
 
 
 class LabelProgress:
-    """A label's progress between two evaluations: all a method needs besides w and the best w.
-
-    A subclass is a dataclass of numbers.
-    """
+    """State of a label besides its weights; subclasses are dataclasses of numbers."""
 
     step: int
     f_min: float
@@ -45,46 +42,38 @@ class LabelProgress:
     cycle: int
 
     def advance(self, f: float, grad_sq: float) -> Step:
-        """Take f(w_t) and ‖g(w_t)‖², return the step to w_{t+1}."""
         raise NotImplementedError
 
     def pack(self) -> np.ndarray:
-        """The state as float64 numbers, always as many."""
+        """Return the state as a fixed number of float64 numbers."""
         return np.array(list(vars(self).values()), np.float64)
 
     def unpack(self, values: np.ndarray) -> None:
-        """Take up the state that `pack` gave."""
         for (name, own), value in zip(vars(self).items(), values.tolist(), strict=True):
             setattr(self, name, type(own)(value))
 
 
 @dataclass
 class LabelInLane:
-    """A label in a lane. `label` is its place among the labels of the run."""
-
-    label: int
+    label: int  # index in the run
     progress: LabelProgress
     visited: float = 0.0  # rows, over all steps
     history: list[tuple[float, ...]] = field(default_factory=list)
 
 
-Lanes = dict[int, tuple[LabelProgress, Step, bool, tuple[float, ...]]]  # where f leads: the step, if the label leaves, its history
+Lanes = dict[int, tuple[LabelProgress, Step, bool, tuple[float, ...]]]  # per lane: progress, step, done, line of the history
 
 
 class PanelSolver(Solver):
-    """Panels of lanes that the labels of a rank group enter and leave; a subclass trains them.
-
-    All methods are collective over `objective.comm`. `training` holds what a label in a (panel, lane) needs besides its weights.
-    """
+    """Panels whose lanes labels enter and leave. All methods are collective over `objective.comm`."""
 
     def __init__(self, objective: Objective, widths: list[int], labels: np.ndarray) -> None:
-        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
         self.objective, self.labels = objective, labels
         self.panels = [Panel(objective, width) for width in widths]
-        self.training: dict[tuple[int, int], Any] = {}
+        self.training: dict[tuple[int, int], Any] = {}  # state of the label in a (panel, lane)
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group; see `Solver`. A turn is a pass, and a step of all labels."""
+        """Yield finished labels. A turn is a pass and a step of all labels."""
         waiting = deque(labels)
         try:
             while self.training or waiting:
@@ -92,7 +81,7 @@ class PanelSolver(Solver):
                     for lane in np.flatnonzero(panel.labels < 0).tolist() if waiting else ():
                         if waiting:
                             label = waiting.popleft()
-                            panel.enter(lane, int(self.labels[label]))
+                            panel.assign(lane, int(self.labels[label]))
                             self.training[p, lane] = self._begin(panel, label)
                 yield self._step([(p, panel) for p, panel in enumerate(self.panels) if panel.active.size], stop)
         except (HpcmlError, GeneratorExit):  # agreed, so all ranks are here
@@ -101,22 +90,19 @@ class PanelSolver(Solver):
         self._settle()
 
     def _settle(self) -> None:
-        """Wait for what is on its way: MPI must not write into panels that are gone."""
+        """Wait for pending messages: MPI must not write into deallocated panels."""
         for panel in self.panels:
             panel.wait_for_weights()
 
     def _begin(self, panel: Panel, label: int) -> Any:
-        """Return the state in which a label enters a lane."""
         raise NotImplementedError
 
     def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
-        """One step of the panels with labels. Stopped leaves `training` as before the step."""
+        """Make one step of the panels with labels. If it raises Stopped, `training` is unchanged."""
         raise NotImplementedError
 
 
 class FirstOrderSolver(PanelSolver):
-    """The labels of a first-order method."""
-
     packs = True
 
     def __init__(
@@ -128,7 +114,7 @@ class FirstOrderSolver(PanelSolver):
         max_steps: int,
         radius: float = math.inf,
     ) -> None:
-        """`begin` makes the progress of a label; weights are projected on the ball of this radius. Raises MemoryError."""
+        """`begin` returns the initial progress of a label; weights are projected onto the ball of this radius."""
         super().__init__(objective, widths, labels)
         self.begin, self.max_steps, self.radius = begin, max_steps, radius
 
@@ -137,9 +123,9 @@ class FirstOrderSolver(PanelSolver):
 
     def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
         seconds, n_global, finished = stop.seconds, self.objective.rows.n_global, list[Finished]()
-        found: list[Lanes] = []  # of each panel
-        leaving: list[dict[int, tuple[np.ndarray, float]]] = []  # of each panel, the best weights and f there, by lane
-        try:  # nothing but the rows' bytes changes before all passes are complete
+        advanced: list[Lanes] = []  # by panel
+        leaving: list[dict[int, tuple[np.ndarray, float]]] = []  # by panel: best weights and their f, by lane
+        try:  # only the rows' states change before all passes are complete
             self.objective.evaluate([panel for _, panel in panels], stop)
             for p, panel in panels:
                 f, grad_sq = (values.tolist() for values in panel.gather())
@@ -151,12 +137,12 @@ class FirstOrderSolver(PanelSolver):
                     norm, n = math.sqrt(grad_sq[lane]), progress.step
                     line: tuple[float, ...] = (n, f[lane], progress.phi, progress.cycle, step.eta, norm, *rows, seconds)
                     lanes[lane] = progress, step, step.done or n >= self.max_steps, line
-                found.append(lanes)
-            for (_, panel), lanes in zip(panels, found, strict=True):
+                advanced.append(lanes)
+            for (_, panel), lanes in zip(panels, advanced, strict=True):
                 best: dict[int, tuple[np.ndarray, float]] = {}
                 for lane, (_, step, is_done, _) in lanes.items():
                     if is_done:
-                        w = panel.whole(lane, panel.w if step.improved else panel.best)
+                        w = panel.gather_weights(lane, panel.w if step.improved else panel.best)
                         with self.objective.profile("finish"):
                             best[lane] = w, self.objective.value(w, int(panel.labels[lane]), stop)
                 leaving.append(best)
@@ -164,7 +150,7 @@ class FirstOrderSolver(PanelSolver):
             for _, panel in panels:
                 panel.rewind()
             raise
-        for (p, panel), lanes, best in zip(panels, found, leaving, strict=True):
+        for (p, panel), lanes, best in zip(panels, advanced, leaving, strict=True):
             eta, improved = np.zeros(panel.width), np.zeros(panel.width, dtype=np.bool_)
             for lane, (progress, step, is_done, line) in lanes.items():
                 training = self.training[p, lane]
@@ -172,10 +158,10 @@ class FirstOrderSolver(PanelSolver):
                 training.history.append(line)
                 eta[lane], improved[lane] = 0.0 if is_done else step.eta, step.improved
             with self.objective.profile("compute"):
-                panel.keep(improved)
+                panel.store_best(improved)
             for lane, (w, f) in best.items():
                 training, status = self.training.pop((p, lane)), CONVERGED if lanes[lane][1].done else STEP_LIMIT
-                panel.leave(lane)
+                panel.release(lane)
                 n_steps = training.progress.step
                 share = training.visited / (n_steps * n_global)
                 finished.append(Finished(training.label, w, f, status, n_steps, share, training.history))
@@ -183,7 +169,6 @@ class FirstOrderSolver(PanelSolver):
         return finished
 
     def pack(self) -> list[Packed]:
-        """Collective. The labels in training, as they continue; what was on its way has arrived."""
         self._settle()
         packed = []
         for (p, lane), training in sorted(self.training.items()):
@@ -191,23 +176,23 @@ class FirstOrderSolver(PanelSolver):
             rows = np.concatenate(mpi.allgather_arrays(self.objective.comm, np.ascontiguousarray(panel.lane(panel.state, lane))))
             numbers = np.concatenate([[training.label, training.visited], training.progress.pack()])
             history = np.array(training.history, dtype=np.float64).reshape(-1, len(HISTORY))
-            packed.append(Packed(panel.whole(lane, panel.w), panel.whole(lane, panel.best), rows, numbers, history))
+            w, best = (panel.gather_weights(lane, array) for array in (panel.w, panel.best))
+            packed.append(Packed(w, best, rows, numbers, history))
         return packed
 
     def unpack(self, packed: Packed) -> None:
-        """Collective. Put a label into an idle lane."""
         p = next(p for p, panel in enumerate(self.panels) if (panel.labels < 0).any())
         panel, objective = self.panels[p], self.objective
         lane = int(np.flatnonzero(panel.labels < 0)[0])
         training = LabelInLane(int(packed.numbers[0]), self.begin(), float(packed.numbers[1]))
         training.progress.unpack(packed.numbers[2:])
         training.history = [tuple(line) for line in packed.history[: training.progress.step].tolist()]
-        panel.enter(lane, int(self.labels[training.label]))
+        panel.assign(lane, int(self.labels[training.label]))
         panel.lane(panel.w, lane)[:] = packed.w
         own = slice(panel.own.start // panel.width, panel.own.stop // panel.width)
         panel.lane(panel.best, lane)[:] = packed.best[own]
         first = objective.rows.first
         panel.lane(panel.state, lane)[:] = packed.rows[first : first + objective.rows.n_local]
         panel.steps[lane] = training.progress.step
-        panel.measure()
+        panel.update_norms()
         self.training[p, lane] = training

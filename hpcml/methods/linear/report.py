@@ -16,7 +16,7 @@ from hpcml.methods.linear.options import LinearOptions
 from hpcml.model.linear import STATUS, Model, SparseRows, emptied_warning
 from hpcml.run.folder import RunFolder
 
-GAP = 0.01  # from here on a certified gap is no success, if the user does not say --max-gap
+GAP = 0.01  # default limit of certified gaps; larger gaps cause a warning
 
 
 @dataclass(frozen=True)
@@ -27,56 +27,56 @@ class TrainReport:
     n_rows: int
     n_features: int
     n_labels: int
-    mean_steps: float  # over the labels that were trained
+    mean_steps: float  # over trained labels
     visited: float  # mean share of the rows visited per step
     degenerate: list[str]
     step_limit: list[str]
     seconds: float  # without loading, until the model is written
     lam: float
-    max_gap: float | None = None  # the largest of the certified ones
-    gap_limit: float = GAP  # that they should have
-    n_above: int = 0  # labels with a larger one
-    gaps: list[tuple[str, float, float]] = field(default_factory=list)  # label, objective, certified gap; empty if not asked for
-    advice: str = ""  # what to do about those
-    kept: float | None = None  # the share of the weights that the model holds; None if it holds all
-    n_emptied: int = 0  # labels of which --drop left no weight
-    profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, rank by rank; empty if not asked for
-    n_kept: int = 0  # labels whose models are those of an earlier run
-    cpu_seconds: float = 0.0  # processor time of all ranks since training began, or went on
+    max_gap: float | None = None  # largest certified gap
+    gap_limit: float = GAP
+    n_above: int = 0  # labels with a gap above the limit
+    gaps: list[tuple[str, float, float]] = field(default_factory=list)  # label, objective, certified gap (--show-gaps)
+    advice: str = ""
+    kept: float | None = None  # share of the weights in a sparse model
+    n_emptied: int = 0  # labels without a weight after --drop
+    profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, by rank (--profile)
+    n_kept: int = 0  # labels with models of an earlier run
+    cpu_seconds: float = 0.0  # of all ranks since training started or resumed
 
     def __str__(self) -> str:
         n_new = self.n_labels - self.n_kept
-        done = f"{plural(self.n_labels, 'label')} taken over from the earlier run, none trained"
+        done = f"no labels trained, {plural(self.n_labels, 'label')} copied from the earlier run"
         if n_new:
             done = f"trained {plural(n_new, 'label')} in {self.seconds:.2f} s"
-            done += f"; {plural(self.n_kept, 'label')} taken over from the earlier run" if self.n_kept else ""
+            done += f", {plural(self.n_kept, 'label')} copied from the earlier run" if self.n_kept else ""
         lines = [f"{done}; model: {self.model}"]
         if self.kept is not None:
-            lines.append(f"{100 * self.kept:.3g} % of the weights kept, {self.model.stat().st_size / 1e6:.3g} MB")
+            lines.append(f"{100 * self.kept:.3g} % of the weights stored, {self.model.stat().st_size / 1e6:.3g} MB")
         if self.n_emptied:
             lines.append(emptied_warning(self.n_emptied, self.n_labels, "--drop"))
         for what, names in (
-            ("no positive or no negative row, got a constant model", self.degenerate),
-            ("hit --max-steps, or the precision of the weights", self.step_limit),
+            ("without positive or without negative rows (constant model)", self.degenerate),
+            ("stopped at --max-steps or at the limit of the weight precision", self.step_limit),
         ):
             if names:
-                some = ", ".join(map(named, names[:5]))
-                lines.append(f"{plural(len(names), 'label')} {what}: {some}{' …' if len(names) > 5 else ''}")
+                examples = ", ".join(map(named, names[:5]))
+                lines.append(f"{plural(len(names), 'label')} {what}: {examples}{' …' if len(names) > 5 else ''}")
         if self.gaps:
             lines += table([["label", "f", "gap"], *([name, f"{f:.8g}", f"{gap:.3g}"] for name, f, gap in self.gaps)])
         if self.max_gap is not None:
-            certain = "of some label nothing is certified: its bound on the objective is not above 0 (--show-gaps shows all)"
+            statement = "at least one label has no certificate: its lower bound is not positive (see --show-gaps)"
             if self.max_gap < 1:  # f (1 − gap) ≤ min f
                 excess, before = (
                     100 * self.max_gap / (1 - self.max_gap),
-                    "" if self.kept is None else ", before weights were left out",
+                    "" if self.kept is None else ", before weights were discarded",
                 )
-                certain = f"no objective is more than {excess:.3g} % above its minimum{before}"
+                statement = f"no objective is more than {excess:.3g} % above its minimum{before}"
             if self.n_above:
                 share = f"{self.n_above:,} of {plural(self.n_labels, 'label')}"
-                lines.append(f"warning: {certain}; the gap of {share} is above {100 * self.gap_limit:.3g} %: {self.advice}")
+                lines.append(f"warning: {statement}; the gap of {share} is above {100 * self.gap_limit:.3g} % ({self.advice})")
             else:
-                lines.append(f"certified: {certain}")
+                lines.append(f"certified: {statement}")
         for rank, seconds in enumerate(self.profile):
             lines.append(f"rank {rank}: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in seconds.items()))
         return joined(lines)
@@ -90,9 +90,8 @@ def read_report(
     seconds: float = 0.0,
     cpu_seconds: float = 0.0,
 ) -> TrainReport:
-    """Collective over the folder's ranks. Return what the finished model says of its labels; rank 0 reads it.
-
-    `kept` are an earlier run's labels.
+    """Return the report of a finished model, read by rank 0; `kept` are labels of an earlier run. Collective over the folder's
+    ranks.
     """
     profiles = folder.comm.allgather(problem.objective.profile.seconds) if options.profile else []
     report = None
@@ -104,7 +103,7 @@ def read_report(
             learnt = status != STATUS.index("degenerate")
             trained = learnt & ~np.isin(np.arange(model.n_labels), list(kept))
             limit = GAP if options.max_gap is None else options.max_gap
-            n_emptied = 0  # labels that are no constant and have no weight in a sparse model
+            n_emptied = 0  # labels with neither a constant model nor a weight
             if options.drop and isinstance(model.W, SparseRows):
                 n_emptied = int(np.count_nonzero(learnt & (np.diff(model.W.indptr) == 0)))
             report = TrainReport(

@@ -1,6 +1,6 @@
-"""The outcome of a training run: finished labels, checkpoints, and the model file.
+"""Files of a training run: finished labels, checkpoints, and the model.
 
-What the model says of the features is stored before training; model.h5 and history.csv are made of the labels' records at the end.
+The columns of the features are stored before training; model.h5 and history.csv are written from the labels' records at the end.
 """
 
 from __future__ import annotations
@@ -39,27 +39,21 @@ from hpcml.run.results import Results
 from hpcml.slices import StopCheck
 
 if TYPE_CHECKING:
-    from hpcml.methods.retrain import Earlier
+    from hpcml.methods.retrain import PreviousRun
 
-NUMBERS = (
-    "bias",
-    "labels/f_min",
-    "labels/steps",
-    "labels/status",
-    "labels/visited",
-    "labels/gap",
-)  # of `Results`; gap: if certified
-LARGE_MODEL = 2 * 10**9  # bytes: above it, training says how large the model will be
+NUMBERS = "bias", "labels/f_min", "labels/steps", "labels/status", "labels/visited", "labels/gap"  # of `Results`; gap: if certified
+LARGE_MODEL = 2 * 10**9  # bytes above which training warns
 
 
-# Seconds left of `dual`, announced 6, 18 and 60 s after the beginning of 404,056 labels on 89,952 rows (convert synthetic text):
+# Power of a label's positive rows by which its cost grows, unless the method defines it. Remaining seconds of `dual`, estimated 6,
+# 18 and 60 s after the start with 404,056 labels on 89,952 rows (convert synthetic text):
 #     GROWTH  0: 15124, 9859, 6273        0.25: 2801, 2731, 2760        0.5: 504, 699, 1074
-# On 34,914 rows, 72,374 labels, 2403 s: 2355 announced after 48 s with 0, 1945 with 0.25, both within a tenth after 480 s.
-GROWTH = 0.25  # power of a label's positive rows by which its cost grows, if the method does not say
+# On 34,914 rows, 72,374 labels, 2403 s: 2355 estimated after 48 s with 0, 1945 with 0.25, both within 10 % after 480 s.
+GROWTH = 0.25
 
 
 def shares_of(problem: LabelProblem, options: Any) -> np.ndarray:
-    """Return the share of the work that each label of a run is (n_labels), 0 where it is not trained."""
+    """Return each label's share of the work (n_labels), 0 for labels that are not trained."""
     n_positive, costs_of = problem.n_positive.astype(np.float64), problem.method.costs
     costs = elementwise.power(n_positive, GROWTH) if costs_of is None else costs_of(n_positive, options)
     costs = np.where(problem.trainable, costs, 0.0)
@@ -68,42 +62,38 @@ def shares_of(problem: LabelProblem, options: Any) -> np.ndarray:
 
 
 def check_disk(folder: RunFolder, problem: LabelProblem, options: LinearOptions) -> None:
-    """Collective over its ranks. Say how large a model that is not sparse will be, if it is large.
-
-    Raises DataError if the disk has no room for it. At the end it is there twice for a moment: in `Results`, too.
-    """
+    """Warn if a dense model is large. Collective; raises DataError if the disk cannot hold both the model and `Results`."""
     if options.drop is not None:
         return
     comm, path, n_labels = folder.comm, folder.checkpoints, len(problem.names)
     n_columns, weight_bytes = problem.rows.n_columns - problem.rows.bias, problem.objective.weight_type.itemsize
     nbytes = n_labels * n_columns * weight_bytes
     what = f"the model will have {size(nbytes)} ({n_labels:,} labels × {n_columns:,} columns × {weight_bytes} bytes)"
-    advice = "--drop 0.1 leaves out small weights, most of them"
+    advice = "use --drop 0.1 to discard small weights, which are most of them"
     if nbytes > LARGE_MODEL:
         folder.log(f"warning: {what}; {advice}")
     with folder.discarded_on_error(), mpi.agreed(comm, f"looking for room in {path}"):
         if comm.rank == 0:
-            written = sum(file.stat().st_size for file in path.glob(RESULTS))  # of a run that is continued
+            written = sum(file.stat().st_size for file in path.glob(RESULTS))  # of a resumed run
             if (free := shutil.disk_usage(path).free) < 2 * nbytes - written:
-                raise DataError(f"{path}: {what}, and takes twice that at the end, but the disk has {size(free)} left; {advice}")
+                raise DataError(f"{path}: {what} and needs twice that at the end; the disk has {size(free)} left ({advice})")
 
 
-def check_origin(found: Mapping[str, object], origin: Mapping[str, object]) -> None:
-    """Raise DataError if a run, with the attributes `found`, is of other data than `origin` tells. Local."""
+def check_origin(attributes: Mapping[str, object], origin: Mapping[str, object]) -> None:
+    """Raise DataError if the attributes of a run differ from `origin`."""
     for key, value in origin.items():
-        if not np.array_equal(np.asarray(found.get(key)), np.asarray(value)):
-            raise DataError(f"this run was started on other data ({key} {found.get(key)}, not {value}); resume with the same file")
+        if not np.array_equal(np.asarray(attributes.get(key)), np.asarray(value)):
+            raise DataError(
+                f"this run was started on other data ({key} {attributes.get(key)}, not {value}); resume with the same file"
+            )
 
 
 class LabelRun(Job):
-    """The outcome of a run, label by label, over all rank groups. Making one is local.
+    """Saves finished labels and checkpoints of all rank groups, and writes the model."""
 
-    `origin` is what a run shares with its continuation; `chosen` are the settings of `hpcml tune`.
-    """
-
-    solver = Solver()  # that trains them, and has what a checkpoint needs of those in training
+    solver = Solver()
     n_done = 0.0  # labels that this rank has finished
-    titles: Any = None  # of the labels, the keys of the training rows, and the features, on rank 0
+    titles: Any = None  # on rank 0: label titles, keys of the training rows, and the raw input
     keys: Any = None
     raw_input: Any = None
 
@@ -122,20 +112,17 @@ class LabelRun(Job):
         width = n_columns if options.drop is None else problem.objective.row_width(n_columns)
         precision = problem.objective.weight_type.str
         self.results = Results(self.comm, folder.checkpoints, self.labels.size, width, precision, options.drop)
-        self.leads = self.rows.comm.rank == 0  # of the ranks of its group, the one that writes
+        self.leads = self.rows.comm.rank == 0  # writes for its group
         self.origin, self.chosen = origin, chosen
-        self.must_match = origin | {"shape": [len(problem.names), n_columns]}  # of an unfinished run
+        self.must_match = origin | {"shape": [len(problem.names), n_columns]}
         self.n_positive, self.total = problem.n_positive, self.labels.size
-        self.shares, self.share_done = shares_of(problem, options), 0.0  # of all the work; done: by this rank
+        self.shares, self.share_done = shares_of(problem, options), 0.0  # share_done: by this rank
         self.checkpoints = Checkpoints(self.comm, folder.checkpoints, folder.log)
         self.history = problem.method.history
-        self.chunk_values = 0  # of rows that are streamed, else 0
+        self.chunk_values = 0  # values per chunk of streamed rows
 
-    def start(self, unfinished: bool, columns: ColumnMap, look: StopCheck) -> None:
-        """Collective. Store what the model says of the features, unless the run is `unfinished`.
-
-        Raises DataError if an unfinished one is damaged or has other data, and what `look` does.
-        """
+    def start(self, unfinished: bool, columns: ColumnMap, check_stop: StopCheck) -> None:
+        """Store the columns of the features, or check those of an unfinished run. Collective; raises DataError."""
         comm, folder, problem, path = self.comm, self.folder, self.problem, self.folder.start
         with folder.discarded_on_error(), mpi.agreed(comm, f"reading {problem.dataset.path}"):
             if comm.rank == 0:
@@ -147,9 +134,9 @@ class LabelRun(Job):
             return
         with folder.discarded_on_error(), temporary_path(comm, path, overwrite=True) as temporary:
             with mpi.groups_agreed(comm):
-                column_of, factors = columns.tables(problem.loaded_by, look)
+                column_of, factors = columns.tables(problem.loaded_by, check_stop)
             with mpi.agreed(comm, f"writing {path}"):
-                problem.dataset.check_unchanged()  # the rows have been read for the last time
+                problem.dataset.check_unchanged()  # after the last read of the rows
                 if comm.rank == 0:
                     with editing(temporary, new=True, target=path) as file:
                         stamp(file, "checkpoint")
@@ -157,23 +144,21 @@ class LabelRun(Job):
                         file["columns"], file["factors"] = column_of, factors
 
     def _check_start(self) -> None:
-        """Raise DataError if the unfinished run is damaged or has other data. Local."""
         path = self.folder.start
         try:
             with open_stamped(path, "checkpoint", "hpcml train") as file:
-                found = dict(json.loads(text_of(file, "origin")))
-                sound = file["columns"].shape == file["factors"].shape == (self.rows.n_features,)
+                attributes = dict(json.loads(text_of(file, "origin")))
+                is_valid = file["columns"].shape == file["factors"].shape == (self.rows.n_features,)
         except (DataError, *DAMAGE):
-            sound = False
-        if not sound:
+            is_valid = False
+        if not is_valid:
             raise DataError(f"{path}: the unfinished model is damaged; start again with --force")
-        check_origin(found, self.must_match)
+        check_origin(attributes, self.must_match)
 
     def begin(self, restore: bool) -> tuple[list[int], list[int], Path | None]:
-        """Collective. The labels of this group that wait; and those to continue, in a checkpoint.
+        """Restore the run, and write the models of degenerate labels. Collective; raises DataError if every checkpoint is damaged.
 
-        Of the latter, the places there, and its path. Writes the models of degenerate labels.
-        Raises DataError if every checkpoint is damaged.
+        Return the waiting labels of this group, the indices of its labels in a checkpoint, and the checkpoint.
         """
         path = self.checkpoints.newest() if restore else None
         self.results.start(restore)
@@ -186,7 +171,7 @@ class LabelRun(Job):
                 self.driver.before = float(file["elapsed"][0, 0])
                 self.chunk_values = int(file["chunk"][0, 0]) if "chunk" in file else 0
                 if (continued >= done.size).any():
-                    raise ValueError("it is of another number of labels")
+                    raise ValueError("it has a different number of labels")
         if path is not None or done.any():
             origin = "finished labels" if path is None else path.name
             self.folder.log(f"resuming from {origin}: {np.count_nonzero(done)} of {plural(done.size, 'label')} done")
@@ -197,34 +182,32 @@ class LabelRun(Job):
             for label in np.flatnonzero(~trainable & ~done).tolist() if self.comm.rank == 0 else ():
                 constant = SparseWeightsOf(np.zeros(0, np.int64), np.zeros(0), 1.0 if self.n_positive[label] else -1.0)
                 self._write_label(Finished(label, constant, 0.0, DEGENERATE, 0, 0.0, []))
-        places = np.flatnonzero(~done[continued])
+        in_training = np.flatnonzero(~done[continued])
         waiting = np.setdiff1d(np.flatnonzero(trainable & ~done), continued)
         number, n_groups = self.problem.group
-        mine = labels_of_group(waiting, self.n_positive, number, n_groups).tolist()
-        return mine, places[number::n_groups].tolist(), path
+        own = labels_of_group(waiting, self.n_positive, number, n_groups).tolist()
+        return own, in_training[number::n_groups].tolist(), path
 
-    def take_over(self, earlier: Earlier) -> None:
-        """Collective. Write the models that labels keep from an earlier run, as they are there."""
-        model, done = earlier.model, self.results.done
+    def copy_unchanged(self, previous: PreviousRun) -> None:
+        """Copy the models of unchanged labels of a previous run. Collective."""
+        model, done = previous.model, self.results.done
         names = [name.removeprefix("labels/") for name in NUMBERS[1:] if name != "labels/gap" or self.certified]
-        taken = [label for label in earlier.kept if not done[label]] if self.comm.rank == 0 else []
+        labels = [label for label in previous.unchanged if not done[label]] if self.comm.rank == 0 else []
         with mpi.agreed(self.comm, f"writing {self.folder.checkpoints}"):
-            for label in taken:
-                before = earlier.kept[label]
-                numbers = np.array([model.bias[before], *(model.labels[name][before] for name in names)])
-                columns, w = model.row(before) if model.sparse else (None, model.rows(np.array([before]))[0])
+            for label in labels:
+                row = previous.unchanged[label]
+                numbers = np.array([model.bias[row], *(model.labels[name][row] for name in names)])
+                columns, w = model.row(row) if model.sparse else (None, model.rows(np.array([row]))[0])
                 self.results.add(label, numbers, columns, w, b"")
-        self.n_done += len(taken)
-        self.share_done += float(self.shares[taken].sum())
+        self.n_done += len(labels)
+        self.share_done += float(self.shares[labels].sum())
 
     def keep(self, finished: list[Finished]) -> None:
-        """Collective over the group. Write the labels that are done."""
         with mpi.agreed(self.rows.comm, f"writing {self.folder.checkpoints}"):
             for label in finished if self.leads else ():
                 self._write_label(label)
 
     def _write_label(self, done: Finished) -> None:
-        """Write one label. Local; raises OSError."""
         n_columns, columns = self.rows.n_columns - self.rows.bias, None
         if isinstance(done.w, SparseWeightsOf):
             columns, w, bias = done.w
@@ -237,16 +220,14 @@ class LabelRun(Job):
         self.share_done += float(self.shares[done.label])
 
     def flush(self, to_disk: bool = False) -> None:
-        """Collective. Write what the labels' records still have in memory; the model made of them next goes to the disk."""
         with mpi.agreed(self.comm, f"writing {self.folder.checkpoints}"):
             self.results.flush(to_disk)
 
     def save(self) -> None:
-        """Collective. Write a checkpoint of everything that the labels' records do not hold."""
+        """Write a checkpoint of everything that is not in the labels' records. Collective."""
         self.flush(to_disk=True)
         labels = self.solver.pack()
-        mine = [(label.numbers.size, label.history.size, label.w.dtype.str) for label in labels if self.leads]
-        sizes = self.comm.allgather(mine)
+        sizes = self.comm.allgather([(label.numbers.size, label.history.size, label.w.dtype.str) for label in labels if self.leads])
         first = sum(map(len, sizes[: self.comm.rank]))
         once = {"elapsed": np.array([[self.driver.seconds]])}
         if self.chunk_values:
@@ -270,18 +251,18 @@ class LabelRun(Job):
 
         self.checkpoints.save(arrays, fill)
 
-    def restore(self, place: int, path: Path | None) -> None:
-        """Collective over the group. Give the solver back the label at `place` of a checkpoint."""
+    def restore(self, row: int, path: Path | None) -> None:
+        """Restore the label in a row of a checkpoint. Collective over the group."""
         with mpi.agreed(self.rows.comm, f"reading {path}"):
             if not self.solver.packs or path is None:
-                raise ValueError("labels in training, of a method that has none in its checkpoints")
+                raise ValueError("it has labels in training, which this method cannot restore")
             with reading_checkpoint(path) as file:
-                w, best, rows, numbers = (file[name][place] for name in ("W", "best", "rows", "numbers"))
-                steps = file["steps"][place].reshape(-1, len(HISTORY))
+                w, best, rows, numbers = (file[name][row] for name in ("W", "best", "rows", "numbers"))
+                steps = file["steps"][row].reshape(-1, len(HISTORY))
         self.solver.unpack(Packed(w, best, rows, numbers, steps))
 
     def write_model(self) -> None:
-        """Collective. Write history.csv and the model of all labels, and drop the checkpoints."""
+        """Write history.csv and the model of all labels, and remove the checkpoints. Collective."""
         comm, folder, problem, options, results = self.comm, self.folder, self.problem, self.options, self.results
         results.share_index()
         risk, is_sparse, tables, slabs = problem.objective, options.drop is not None, dict[str, np.ndarray](), dict[str, Slab]()
@@ -311,7 +292,7 @@ class LabelRun(Job):
                 for name, values in tables.items():
                     out.write(name, 0, values)
             results.write_labels(out, NUMBERS if self.certified else NUMBERS[:-1])
-            with mpi.agreed(comm, f"writing {folder.history}"):  # before the model gets its name, which says that the run is done
+            with mpi.agreed(comm, f"writing {folder.history}"):  # before the model gets its name, which marks the run as finished
                 if comm.rank == 0:
                     header = ",".join(("label", *self.history.columns)) + "\n"
                     write_whole(folder.history, chain([header.encode()], results.texts()))

@@ -21,69 +21,64 @@ Setting = dict[str, float]  # the value of each option that may differ
 
 
 class Axis(NamedTuple):
-    """An option that can be chosen for each label, by trying values."""
-
     option: str
-    values: tuple[float, ...]  # that are tried at first, ascending; times the option's own value, if `base` is given
-    step: float  # a further value is so many times the first or the last one
-    base: Callable[[CompactRows, Any], float] | None = None  # the option's own value for some rows
-    least: float = 0.0  # no further value is below
+    values: tuple[float, ...]  # initial values, ascending; multiples of the option's own value if there is a `base`
+    step: float  # factor between the first or last value and the next one
+    base: Callable[[CompactRows, Any], float] | None = None  # the option's own value for given rows
+    least: float = 0.0  # lower limit of further values
 
 
 TENFOLD_STEP = math.sqrt(10.0)
-TENFOLD = 0.1, 0.316, 1.0, 3.162, 10.0  # from a tenth to ten times
+TENFOLD = 0.1, 0.316, 1.0, 3.162, 10.0
 LAMBDA = Axis("lam", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_lambda(options.lam, rows.scale, rows.n_global))
 
 
 class Fitted(NamedTuple):
-    """Weights of lanes: places (k) of labels among those asked for, and settings (k); −1: none."""
+    """Weights of k labels, each at a setting."""
 
-    places: np.ndarray
-    settings: np.ndarray
+    places: np.ndarray  # (k) index among the labels passed to `fit`
+    settings: np.ndarray  # (k) index, or −1
     w: np.ndarray  # (n_columns width) flat
     width: int
-    intercepts: np.ndarray  # that are no column
+    intercepts: np.ndarray  # (k) if not a column
 
 
 def at_setting(options: Any, setting: Setting) -> Any:
-    """The options with a setting's values."""
     return replace(options, **{name: repr(float(value)) for name, value in setting.items()})
 
 
 class Chosen(NamedTuple):
-    """The choice for a run: settings[which[l]] for label l, and what else the model says."""
+    """Result of tuning: label l uses settings[which[l]]."""
 
     settings: list[Setting]
     which: np.ndarray  # (n_labels)
-    columns: dict[str, np.ndarray]  # (n_labels) float64 each, by the name of the model's column
+    columns: dict[str, np.ndarray]  # (n_labels) float64 each, columns of the model
     about: dict[str, Any]  # attributes of the model
-    seconds: float  # that were spent on it
+    seconds: float  # spent on tuning
 
 
-class OneByOne:
-    """The path of a method that has none of its own: it solves setting after setting. Local."""
+class SolverFitter:
+    """Fits labels at several settings by solving one setting after another, on one rank."""
 
     def __init__(self, method: Any, risk: Risk, settings: Sequence[Setting], options: LinearOptions, n_lanes: int) -> None:
-        """Raises ConfigError for a setting that makes no sense."""
         self.method, self.n_lanes = method, n_lanes
         self.options = [at_setting(options, setting) for setting in settings]
         self.risks = [risk.at(each) for each in self.options]
 
     def warm_up(self) -> None:
-        """Compile the kernels. Local."""
         warm_up(self.method.solver, self.risks[0], self.options[0])
 
     def fit(self, labels: np.ndarray, stop: Stop) -> Iterator[Fitted]:
-        """The weights of the labels at all settings. Raises what `Solver.solve` does."""
+        """Yield the weights of the labels at all settings. Raises as `Solver.solve`."""
         for number, (risk, options) in enumerate(zip(self.risks, self.options, strict=True)):
             n_positive = risk.rows.n_positive[labels]
-            some = np.flatnonzero((n_positive > 0) & (n_positive < risk.rows.n_global)).tolist()
-            for finished in self.method.solver(risk, labels, self.n_lanes, options).solve(some, stop):
+            trainable = np.flatnonzero((n_positive > 0) & (n_positive < risk.rows.n_global)).tolist()
+            for finished in self.method.solver(risk, labels, self.n_lanes, options).solve(trainable, stop):
                 for first in range(0, len(finished), WIDTHS[-1]):
                     done = finished[first : first + WIDTHS[-1]]
                     w, width, intercepts = lanes_of(done, risk.rows.n_columns)
-                    places = np.array([label.label for label in done])
-                    yield Fitted(places, np.full(len(done), number), w.astype(np.float32, copy=False), width, intercepts)
+                    indices = np.array([label.label for label in done])
+                    yield Fitted(indices, np.full(len(done), number), w.astype(np.float32, copy=False), width, intercepts)
 
 
 def solve_by_setting(
@@ -93,13 +88,13 @@ def solve_by_setting(
     n_lanes: int,
     options: LinearOptions,
     chosen: Chosen,
-    places: Sequence[int],
+    waiting: Sequence[int],
     stop: Stop,
     sink: Job,
 ) -> Turns:
-    """Collective over the group; see `Solver.solve`. Train the labels at `places`, setting by setting."""
+    """Train the waiting labels, setting by setting. Collective over the group; see `Solver.solve`."""
     for number, setting in enumerate(chosen.settings):
-        if here := [place for place in places if chosen.which[place] == number]:
-            at = at_setting(options, setting)
-            solver = method.solver(risk.at(at), labels, n_lanes, at)
-            yield from turns_of(solver, risk, here, stop, sink)
+        if group := [label for label in waiting if chosen.which[label] == number]:
+            own_options = at_setting(options, setting)
+            solver = method.solver(risk.at(own_options), labels, n_lanes, own_options)
+            yield from turns_of(solver, risk, group, stop, sink)

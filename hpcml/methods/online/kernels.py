@@ -22,7 +22,7 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.lanes import LINE
-from hpcml.kernels.lanes.products import add_scaled, ask
+from hpcml.kernels.lanes.products import add_scaled, prefetch
 
 PW, BW, MBW, PERCEPTRON, PA, ROMMA = range(6)
 POSITIVES, FALSE_POSITIVES, FALSE_NEGATIVES, UPDATES = range(4)
@@ -69,13 +69,13 @@ def _dots(indices, data, begin, end, weights, seen, out):
         least = min(least, x)
         if x != 0.0:
             seen[j >> np.uint64(3)] |= np.uint8(1) << np.uint8(j & np.uint64(7))
-        ask(weights, soon, 1)
+        prefetch(weights, soon, 1)
         if narrow:
             one += x * weights[j + np.uint64(1), 0]
             two += x * weights[j + np.uint64(1), second]
         else:
             for column in range(LINE, weights.shape[1], LINE):
-                ask(weights, soon + column, 1)
+                prefetch(weights, soon + column, 1)
             _axpy(x, weights, np.int64(j) + 1, out)
     if narrow:
         out[0], out[second] = one, two

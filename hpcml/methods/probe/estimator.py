@@ -1,4 +1,4 @@
-"""PROBE as a scikit-learn classifier, on one rank or on the rows of many."""
+"""PROBE as a scikit-learn classifier."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ class ProbeClassifier(LinearClassifier):
     References
     ----------
     Smith, Kim & Wilbur 2012 (PROBE); Zhang 2004 (modified Huber).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hpcml import ProbeClassifier
+    >>> X = np.array([[1.0, 0.0], [0.8, 0.1], [0.0, 1.0], [0.1, 0.9]])
+    >>> classifier = ProbeClassifier(lam=0.1).fit(X, ["sea", "sea", "land", "land"])
+    >>> classifier.predict([[0.9, 0.2]]).tolist()
+    ['sea']
     """
 
     _method = METHOD

@@ -1,4 +1,4 @@
-"""The options of `hpcml train probe` and `hpcml train pegasos`."""
+"""Options of `hpcml train probe` and `hpcml train pegasos`."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -22,22 +22,23 @@ class ProbeOptions(InterceptOptions):
     loss: str = "hinge"
     """Convex loss ℓ: hinge, huber (modified Huber) or logistic."""
     epsilon: float = 0.05
-    """Stopping tolerance: of φ, the share of the objective that is still aimed for. The distance from the minimum can be several
+    """Stopping tolerance for φ, the estimated relative distance from the minimum (default: 0.05). The real distance can be several
     times as large.
     """
     dormant: Annotated[bool, Parameter(negative="--no-dormant")] = True
-    """Skip rows that have not violated the margin for 10 steps, for 5 to 15 steps at a time. --no-dormant visits all."""
+    """Skip rows that have not violated the margin for 10 steps, for 5 to 15 steps at a time (default). --no-dormant visits all
+    rows.
+    """
     seed: Seed = 0
-    """Random seed for the numbers of steps for which rows are dormant."""
+    """Random seed for the number of steps that a row is skipped (default: 0)."""
     ranks_per_group: Count = None
-    """Number of ranks that divide the rows; the labels are divided among such rank groups. Default: by memory and labels. Does not
-    change the result.
+    """Number of ranks that share the rows; labels are distributed over groups of this size. Default: chosen by memory and number of
+    labels. Does not change the result.
     """
     max_steps: Count = None
     """Maximum number of steps per label; a label that reaches it is reported as not converged. Default: 5000."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         if not 0 < self.epsilon < 2 / 3:
             raise OptionError("epsilon", self.epsilon, "expected a number between 0 and 2/3")
@@ -46,13 +47,13 @@ class ProbeOptions(InterceptOptions):
 @Parameter(name="*")
 @dataclass(frozen=True)
 class PegasosOptions(ScaleOptions):
-    """Options of `hpcml train pegasos`, which has an intercept and no stopping rule."""
+    """Options of `hpcml train pegasos`, which always fits an intercept and has no stopping rule."""
 
     steps: ClassVar[int] = 500
 
     ranks_per_group: Count = None
-    """Number of ranks that divide the rows; the labels are divided among such rank groups. Default: by memory and labels. Does not
-    change the result.
+    """Number of ranks that share the rows; labels are distributed over groups of this size. Default: chosen by memory and number of
+    labels. Does not change the result.
     """
     max_steps: Count = None
-    """Number of steps; there is no stopping rule. Default: 500."""
+    """Number of steps (default: 500); there is no stopping rule."""

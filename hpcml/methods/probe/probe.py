@@ -1,4 +1,8 @@
-"""PROBE (Smith, Kim & Wilbur 2012, Algorithm 1) and Pegasos, to compare with: the state machines of one label, and the methods."""
+"""PROBE (Smith, Kim & Wilbur 2012, Algorithm 1) and Pegasos (for comparison): the state machine of one label.
+
+PROBE estimates a lower bound (1 − φ) f_min of the objective and takes the Polyak step η = Δ/‖g‖² with Δ = f − (1 − φ) f_min. Cycles
+of steps decide whether φ is multiplied by γ. A label is done when φ falls below ε.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +19,20 @@ from hpcml.methods.linear.settings import LAMBDA
 from hpcml.methods.probe.options import PegasosOptions, ProbeOptions
 
 GAMMA = 2 / 3  # γ: ratio of successive φ
-UPTICKS = 2  # ccf: increases of f that end a cycle
-EPSILON = 0.05  # ε: stop when φ falls below it
+UPTICKS = 2  # ccf: number of increases of f that ends a cycle
+EPSILON = 0.05  # ε: training stops when φ falls below it
 
 NORMAL, TEST, RETEST = range(3)
 
 
 @dataclass
 class ProbeState(LabelProgress):
-    """Progress of one label between two evaluations; all it needs besides w_t and w_min."""
+    """Progress of one label: everything needed for its next step besides w_t and w_min."""
 
     epsilon: float = EPSILON
     f_min: float = math.inf
     f_previous: float = math.inf
-    last_f_min: float = math.inf  # f_min at the end of the last cycle; after the first cycle it is that cycle's value
+    last_f_min: float = math.inf  # f_min at the end of the last cycle
     phi: float = GAMMA
     last_average: float = 0.0  # decrease of f_min per iteration of the test cycle
     cycle: int = NORMAL
@@ -37,7 +41,7 @@ class ProbeState(LabelProgress):
     step: int = 0
 
     def advance(self, f: float, grad_sq: float) -> Step:
-        """The step to w_{t+1} from f(w_t) and ‖g(w_t)‖² (Algorithm 1, a turn of the loop)."""
+        """Return the step to w_{t+1} from f(w_t) and ‖g(w_t)‖² (one iteration of Algorithm 1)."""
         self.step += 1
         self.cycle_iteration += 1
         if f > self.f_previous:
@@ -54,7 +58,6 @@ class ProbeState(LabelProgress):
         return Step(gap / grad_sq, improved, False)  # η = Δ/‖g‖²
 
     def _end_cycle(self) -> None:
-        """Decide on φ and the type of the next cycle."""
         average = (self.last_f_min - self.f_min) / self.cycle_iteration
         if self.cycle == NORMAL:
             if self.f_min == self.last_f_min:
@@ -75,18 +78,18 @@ class ProbeState(LabelProgress):
 
 @dataclass
 class PegasosState(LabelProgress):
-    """Progress of a label (Shalev-Shwartz, Singer & Srebro 2007, A_t = S): step t is 1/(λ t)."""
+    """Progress of one label (Shalev-Shwartz, Singer & Srebro 2007, A_t = S): step t is 1/(λ t)."""
 
     lam: float
     n_steps: int
     f_min: float = math.inf
     step: int = 0
 
-    phi = math.nan  # PROBE's
+    phi = math.nan
     cycle = 0
 
     def advance(self, f: float, grad_sq: float) -> Step:
-        """The step from f(w_t) and ‖g(w_t)‖²; the caller projects w on the ball of radius 1/√λ."""
+        """Return the step from f(w_t) and ‖g(w_t)‖²; the caller projects w onto the ball of radius 1/√λ."""
         self.step += 1
         improved = f < self.f_min
         self.f_min = min(f, self.f_min)
@@ -94,13 +97,12 @@ class PegasosState(LabelProgress):
 
 
 def probe(objective: Objective, labels: np.ndarray, n_lanes: int, options: ProbeOptions) -> FirstOrderSolver:
-    """PROBE (Smith, Kim & Wilbur 2012, Algorithm 1). Raises MemoryError."""
     begin = partial(ProbeState, options.epsilon)
     return FirstOrderSolver(objective, panel_widths(n_lanes, options.precision), labels, begin, options.step_limit)
 
 
 def pegasos(objective: Objective, labels: np.ndarray, n_lanes: int, options: PegasosOptions) -> FirstOrderSolver:
-    """Pegasos with the full subgradient; its model is the best iterate. Raises MemoryError."""
+    """Pegasos with the full subgradient; its model is the best iterate."""
     begin, radius = partial(PegasosState, objective.lam, options.step_limit), 1.0 / math.sqrt(objective.lam)
     return FirstOrderSolver(objective, panel_widths(n_lanes, options.precision), labels, begin, options.step_limit, radius)
 

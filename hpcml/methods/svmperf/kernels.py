@@ -1,8 +1,7 @@
 """Inner products and sums of cutting planes, each a row of a matrix over a range of columns.
 
-As in `linear.block_kernels`, sums over columns are made chunk by chunk of `CHUNK` columns in a
-fixed order, so that ranks which own different columns can add them up to the same bits; a range of
-columns begins at a chunk.
+As in `linear.block_kernels`, sums are made in fixed chunks of CHUNK columns, so ranks with different columns get the same bits. A
+range of columns starts at a chunk.
 """
 
 import numpy as np
@@ -15,7 +14,7 @@ PARTS = 8  # interleaved partial sums, which the compiler keeps in vector regist
 
 @njit
 def _dot(a, b, parts):
-    """a · b in float64; a, b (n), parts (PARTS) is scratch."""
+    """Return a · b in float64; `parts` (PARTS) is scratch."""
     parts[:] = 0.0
     size, step = np.uint64(a.size), np.uint64(PARTS)
     even = size - size % step
@@ -29,10 +28,7 @@ def _dot(a, b, parts):
 
 @njit
 def products(planes, w, out):
-    """out[c, k] = a · planes[k], out[c, n] = a · w over the c-th chunk, for a = planes[n − 1].
-
-    planes (n, d), w (d), out (chunks, n + 1).
-    """
+    """out[c, k] = a · planes[k] and out[c, n] = a · w over chunk c, for a = planes[n − 1]; planes (n, d), out (chunks, n + 1)."""
     parts, n = np.empty(PARTS), planes.shape[0]
     for chunk in range(out.shape[0]):
         first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, w.size)
@@ -44,7 +40,7 @@ def products(planes, w, out):
 
 @njit
 def _add(factor, plane, total):
-    """total += factor plane; plane, total (n)."""
+    """total += factor plane."""
     for column in range(np.uint64(plane.size)):
         total[column] += factor * np.float64(plane[column])
 

@@ -1,4 +1,4 @@
-"""The options of `hpcml train svmperf`."""
+"""Options of `hpcml train svmperf`."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -17,10 +17,10 @@ class SvmperfOptions(InterceptOptions):
     steps: ClassVar[int] = 5000
 
     svmperf_epsilon: Annotated[float, Between(0)] = 0.1
-    """Stop when the bound on f(w) − min f falls to this, in percent: 0.1 means 0.001."""
+    """Bound on f(w) − min f at which training stops, in percent (default: 0.1, which means 0.001)."""
     ranks_per_group: Count = None
-    """Ranks that divide the rows among themselves; the labels are divided among such rank groups.
-    Default: by memory and labels. Does not change the result.
+    """Number of ranks that share the rows; labels are distributed over groups of this size. Default: chosen by memory and number of
+    labels. Does not change the result.
     """
     max_steps: Count = None
-    """Give a label up after so many cutting planes and say so. Default: 5000."""
+    """Maximum number of cutting planes per label (default: 5000); a label that reaches it is reported as not converged."""

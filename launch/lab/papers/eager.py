@@ -20,10 +20,10 @@ from hpcml.data.shard import load_shard
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.products import add_line, dot_row, shrink
 from hpcml.methods.elastic_net import delayed_kernels as kernels
+from hpcml.methods.elastic_net.certifier import ElasticRisk
+from hpcml.methods.elastic_net.certifier_kernels import Vectors
 from hpcml.methods.elastic_net.delayed import DelayedPanel, DelayedSolver
 from hpcml.methods.elastic_net.delayed_kernels import INTERCEPT, LANES, DelayedLanes, SharedRates, Shrinkage
-from hpcml.methods.elastic_net.judge import ElasticRisk
-from hpcml.methods.elastic_net.judge_kernels import Vectors
 from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.linear.solver import warm_up
 from hpcml.run.profile import Profile
@@ -92,7 +92,7 @@ def timed(path: Path) -> dict[str, float]:
     for _ in range(REPEATS):
         panels, began = _panels(risk, options), time.process_time()
         for panel in panels:
-            panel.go()
+            panel.run_pass()
         best = min(best, time.process_time() - began)
     step, difference = eager_steps(risk, options, EAGER_ROWS)
     delayed, standard = risk.rows.n_global / best, 1 / (step * len(panels))

@@ -84,7 +84,7 @@ def test_rejects_file_truncated_while_open(tmp_path):
     ("method", "error", "said"),
     [
         ("dual", DataError, "rank 0 ran out of memory while making room for the features"),
-        ("probe", ConfigError, "memory is too short: beside .* even with its rows on the disk"),
+        ("probe", ConfigError, "not enough memory: .* with its rows on disk"),
     ],
 )
 def test_reports_more_features_than_memory(tmp_path, method, error, said):

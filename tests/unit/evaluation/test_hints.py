@@ -135,4 +135,4 @@ def test_commands_say_it_behind_their_result_and_name_what_to_do(tmp_path, capsy
 )
 def test_training_says_where_the_default_is_often_too_large(tmp_path, method, options, said):
     train(method, None, made(tmp_path, 4)[1], tmp_path / "run", options)
-    assert ("for the logistic loss the default λ is often too large" in (tmp_path / "run" / "log.txt").read_text()) == said
+    assert ("the default λ is often too large for the logistic loss" in (tmp_path / "run" / "log.txt").read_text()) == said

@@ -1,4 +1,4 @@
-"""Compiled statistics beside scipy's and scikit-learn's own."""
+"""Statistical kernels against SciPy and scikit-learn."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The elementary functions, held to mpmath."""
+"""Elementary functions against mpmath."""
 
 import math
 
@@ -87,7 +87,7 @@ def error(name, x, value):
 
 
 @pytest.mark.parametrize("name", RANGES)
-def test_the_error_is_as_small_as_is_claimed(name):
+def test_errors_are_within_the_documented_limit(name):
     x = points(name)
     values = getattr(elementwise, name)(x)
     with mpmath.workprec(1200 if name == "log1p" else 120):
@@ -104,7 +104,7 @@ def test_single_numbers_and_arrays_of_any_shape_have_the_same_bits(name):
 
 
 @pytest.mark.parametrize("name", AT_ENDS)
-def test_ends(name):
+def test_limits_and_special_values(name):
     given, expected = np.pad(AT_ENDS[name], ((0, 0), (0, 1)), constant_values=NAN)
     found = getattr(elementwise, name)(given)
     np.testing.assert_array_equal(found, expected)
@@ -112,7 +112,7 @@ def test_ends(name):
     assert [repr(getattr(elementary, name)(x)) for x in given.tolist()] == [repr(x) for x in found.tolist()]
 
 
-def test_bits_are_these():
+def test_bits_are_fixed():
     """On every processor, and with every version: sums of the bits of many values."""
     found = {name: int(getattr(elementwise, name)(np.linspace(0.01, 20, 1000)).view(np.int64).sum()) for name in RANGES}
     assert found == BITS

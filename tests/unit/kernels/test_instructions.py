@@ -1,4 +1,4 @@
-"""Every kernel, in the instructions of ARM and of x86: nothing is fused that is not written so, nothing may be reordered."""
+"""Instructions of all kernels for ARM and x86: only explicit operations are fused, and none may be reordered."""
 
 import numba
 import numpy as np
@@ -65,7 +65,7 @@ def test_nothing_may_be_fused_or_reordered(kernels):
 
 @pytest.mark.more("kernels")
 @pytest.mark.parametrize("processor", ["ARM", "x86"])
-def test_what_is_fused_is_written_so(kernels, processor):
+def test_only_explicit_operations_are_fused(kernels, processor):
     counts = {name: fused(module, processor) for name, module in kernels.items()}
     assert {name: (found, written) for name, (found, written) in counts.items() if found > written} == {}
     assert sum(found for found, _ in counts.values()) > 300  # and the search finds those that are

@@ -1,4 +1,4 @@
-"""What is written in LLVM's terms, beside NumPy, for every number of lanes."""
+"""Hand-written lane loops against NumPy, for every width."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def functions(x, exp, sigmoid, softplus, width):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_zeros_and_what_is_not_a_number(dtype, width):
+def test_extremes_of_zeros_and_nan(dtype, width):
     values = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 3.0], dtype)
     x, y = (each.ravel().copy() for each in np.meshgrid(values, values))
     larger, smaller = np.empty_like(x), np.empty_like(x)

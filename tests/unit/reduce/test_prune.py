@@ -52,7 +52,7 @@ def test_table_equals_models_pruned_by_hand(files, tmp_path):
     assert [line.n_all for line in found.lines] == [100] * 5
 
 
-def test_labels_that_lose_all_weights_cause_a_warning(files):
+def test_reports_labels_without_weights(files):
     text = str(run(files, [0.4, 100]))
     assert "below 0.4: warning" not in text  # the label without weights had none before
     assert "below 100: warning: " in text

@@ -1,4 +1,4 @@
-"""Rows of dual coordinate descent that are streamed: which chunks are read, and what stays in memory."""
+"""Streamed rows of dual coordinate descent: chunks read and rows cached."""
 
 from itertools import pairwise
 from types import SimpleNamespace
@@ -60,7 +60,7 @@ def visit(rows, order, matrix, visited, kept):
     assert seen == [row for row in order.tolist() if visited[row]]
 
 
-def test_second_pass_reads_what_has_no_room(matrix, streamed):
+def test_second_pass_reads_only_uncached_chunks(matrix, streamed):
     every, some = np.ones(N, np.bool_), np.arange(N) % 3 == 0
     sizes = np.diff(matrix.indptr)
     for kept, complete in ((sizes[some].sum(), True), (sizes[some].sum() - 1, False), (0, False)):
@@ -78,25 +78,8 @@ def test_second_pass_reads_what_has_no_room(matrix, streamed):
             assert sorted(read) == holding
 
 
-def test_rows_that_were_not_kept_are_read(matrix, streamed):
-    rows, read = streamed(10**6)
-    every, some = np.ones(N, np.bool_), np.arange(N) % 3 == 0
-    visit(rows, orders(rows, 1)[0], matrix, every, some)
-    more = some.copy()
-    more[np.flatnonzero(~some & (np.diff(matrix.indptr) > 0))[0]] = True
-    read.clear()
-    visit(rows, orders(rows, 2)[0], matrix, more, more)
-    assert len(read) == 1
-    one_chunk = np.zeros(N, np.bool_)
-    one_chunk[: rows.bounds[1]] = True
-    rows.forget()
-    read.clear()
-    visit(rows, orders(rows, 3)[0], matrix, one_chunk, one_chunk)
-    assert read == [0]
-
-
 @pytest.mark.parametrize("kept", [0, 40, 10**6])
-def test_slices_have_the_rows_that_are_needed(matrix, streamed, kept):
+def test_slices_return_the_needed_rows(matrix, streamed, kept):
     rows, _ = streamed(kept)
     some = np.arange(N) % 4 == 1
     visit(rows, orders(rows, 1)[0], matrix, np.ones(N, np.bool_), some)

@@ -1,4 +1,4 @@
-"""λ₁ and λ₂ of `elastic-net`: how they are written, their defaults, and the warning where rows are dense."""
+"""λ₁ and λ₂ of `elastic-net`: notation, defaults, and the warning about dense rows."""
 
 import numpy as np
 import pytest
@@ -7,19 +7,12 @@ from support.make import dataset, random_data
 from support.training import train
 
 from hpcml import ElasticNetClassifier
-from hpcml.errors import ConfigError
 from hpcml.methods.elastic_net.options import parse_l1
 
 
 @pytest.mark.parametrize(("text", "value"), [("N/m", 0.03), ("0.1N/m", 0.003), ("2/m", 0.02), ("0.5", 0.5), ("0", 0.0)])
 def test_l1(text, value):
     assert parse_l1(text, 3.0, 100) == pytest.approx(value)
-
-
-@pytest.mark.parametrize("text", ["N", "X/m", "N/2", "xN/m", "-1N/m", "nan", "1/", "/m"])
-def test_bad_l1_is_named(text):
-    with pytest.raises(ConfigError, match=f"--l1 {text}: expected N/m, 0.1N/m, NUMBER/m or NUMBER, at least 0"):
-        parse_l1(text, 3.0, 100)
 
 
 def test_default_strengths_do_not_depend_on_the_scale_of_the_rows():
@@ -32,11 +25,11 @@ def test_default_strengths_do_not_depend_on_the_scale_of_the_rows():
 
 
 @pytest.mark.parametrize(("density", "warns"), [(0.5, True), (0.005, False)])
-def test_frequent_features_are_warned_of_at_the_start(tmp_path, density, warns):
+def test_warns_of_frequent_features(tmp_path, density, warns):
     X, Y = random_data(7, 400, 60, 2, density=density)
     data, run = dataset(tmp_path / "data.h5", abs(sp.csr_matrix(X)), Y), tmp_path / "run"
     train("elastic-net", None, data, run, {})
-    lines, warning = (run / "log.txt").read_text().splitlines(), "so that a label touches nearly all of them: elastic-net is slow"
+    lines, warning = (run / "log.txt").read_text().splitlines(), "elastic-net is slow on such rows"
     told = [number for number, line in enumerate(lines) if warning in line]
     assert len(told) == warns
     if warns:

@@ -1,4 +1,4 @@
-"""How a run is laid out over ranks and memory."""
+"""Layout of a run over ranks and memory."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_enough_labels_for_every_group(loaded, room, ranks, labels, shards):
     assert layout.choose_shards(Ranks(ranks), *loaded[:2], labels, ProbeOptions(), layout.Sharding.EXACT) == shards
 
 
-def test_rows_are_divided_where_memory_is_short(loaded, room):
+def test_ranks_share_rows_if_memory_is_small(loaded, room):
     data, shard, rows = loaded
     sizes = (rows.data.size * 4, 200, 50, 16)
     for shards in (1, 2, 4):
@@ -56,7 +56,7 @@ def test_rows_are_divided_where_memory_is_short(loaded, room):
     assert layout.choose_shards(Ranks(4), data, shard, 40, ProbeOptions(), layout.Sharding.NONE) == 1
 
 
-def test_fewer_labels_share_a_pass_where_memory_is_short(loaded):
+def test_fewer_labels_per_pass_if_memory_is_small(loaded):
     rows = loaded[2]
     sizes = (rows.data.size, 200, rows.n_columns)
     for needs in (layout.bytes_per_rank, bytes_per_rank_dual):

@@ -1,4 +1,4 @@
-"""λ, the panels' widths, values and gradients of the objective, and its refusal of numbers that are not finite."""
+"""λ, panel widths, values and gradients of the objective, and errors for non-finite numbers."""
 
 import math
 
@@ -11,7 +11,7 @@ from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
-from hpcml.errors import ConfigError, DataError, NonFiniteError
+from hpcml.errors import NonFiniteError
 from hpcml.losses import FIRST_ORDER
 from hpcml.methods.linear.objective import Objective, Panel, panel_widths, parse_lambda
 from hpcml.methods.probe.options import ProbeOptions
@@ -24,12 +24,6 @@ from hpcml.run.profile import Profile
 )
 def test_lambda(text, value):
     assert parse_lambda(text, 2.0, 100) == pytest.approx(value)
-
-
-@pytest.mark.parametrize("text", ["X", "X/0", "X/", "-1", "0", "nan", "inf", "m/X", "X/m2", "0.1X", "xX/m", "-1X/m", "nanX/m"])
-def test_bad_lambda_is_named(text):
-    with pytest.raises(ConfigError, match="--lambda " + text):
-        parse_lambda(text, 2.0, 100)
 
 
 def test_panels_are_as_few_cache_lines_as_possible():
@@ -47,9 +41,9 @@ def objective(tmp_path, X, Y, loss="hinge", lam="X/m", bias=False, precision="do
 def evaluate(objective, label, w):
     """(f, summed gradient of the losses) of one label at w (n_columns)."""
     panel = Panel(objective, 1)
-    panel.enter(0, label)
+    panel.assign(0, label)
     panel.w[:] = w
-    panel.measure()
+    panel.update_norms()
     objective.evaluate([panel])
     f, grad_sq = panel.gather()
     gradient = objective.lam * w + panel.g / objective.rows.n_global
@@ -79,34 +73,12 @@ def test_value_gradient_and_scale(tmp_path, loss, bias):
     assert o.value(w, 1) == pytest.approx(f, rel=1e-12)
 
 
-def test_folding_is_a_rotation(tmp_path):
-    """Steps along the gradient of the folded problem are those of the whole one."""
-    X, Y = random_data(1, 60, 80, 3, density=0.04)
-    o, (columns, factors) = objective(tmp_path, X, Y)
-    sign, dense = np.where(Y.toarray()[:, 1] != 0, 1.0, -1.0), X.toarray().astype(float)
-    w, whole = np.zeros(o.rows.n_columns), np.zeros(80)
-    for eta in (3.0, 2.0, 1.0, 5.0, 0.5):
-        f, g = evaluate(o, 1, w)
-        value, grad, _ = pass_over_rows("hinge", dense, sign, whole)
-        assert f == pytest.approx(value / 60 + o.lam / 2 * (whole @ whole), rel=1e-6)
-        w = w - eta * (o.lam * w + g / 60)
-        whole = whole - eta * (o.lam * whole + grad / 60)
-        np.testing.assert_allclose(w[columns] * factors, whole, atol=1e-6)
-    assert w @ w == pytest.approx(whole @ whole, rel=1e-6)
-
-
 def test_not_finite_is_an_error_and_names_the_label(tmp_path):
     X, Y = random_data(1, 20, 5, 2)
     o, _ = objective(tmp_path, X, Y)
     for bad in (math.inf, math.nan):
         with pytest.raises(NonFiniteError, match="label number 1"):
             evaluate(o, 1, np.full(o.rows.n_columns, bad))
-
-
-def test_data_without_features_is_refused(tmp_path):
-    X, Y = random_data(1, 20, 5, 2, density=0.0)
-    with pytest.raises(DataError, match="no usable features"):
-        objective(tmp_path, X, Y)
 
 
 def test_features_of_very_different_size_keep_their_precision(tmp_path):

@@ -1,4 +1,4 @@
-"""The panel kernel against its textbook twins, dormant rows against their printed rule, and the independence of the bits."""
+"""The panel kernel against references, the rule for dormant rows, and independence of the bits."""
 
 import numpy as np
 import pytest
@@ -82,20 +82,13 @@ def test_bits_depend_neither_on_the_width_nor_on_how_rows_are_divided(problem, l
                 assert (some == all_[..., lanes]).all()
 
 
-def test_where_addends_lie_on_the_grid_rounding_changes_no_bit(problem):
+def test_rounding_keeps_addends_on_the_grid(problem):
     X, Y, W = problem
     X.data[:] = np.round(X.data * 64) / 64
     X.eliminate_zeros()
     rounded, plain = (Case(X, Y, list(range(16)), rounded=rounded).turn(W) for rounded in (False, True))
     for a, b in zip(rounded, plain, strict=True):
         assert (a == b).all()
-
-
-def test_rows_without_features_or_labels_count_in_the_loss():
-    X, Y = random_data(0, 5, 4, 2, density=0.0)
-    G, losses, violators, visited = Case(X, Y, [0, 1]).turn(np.ones((4, 2)))
-    assert losses.tolist() == violators.tolist() == visited.tolist() == [5, 5]
-    assert not G.any()
 
 
 def test_idle_lanes_do_nothing(problem):
@@ -134,18 +127,6 @@ def test_dormant_rows_follow_the_printed_rule(problem, loss, width):
         share.append(visited.mean() / 150)
     assert share[9] == 1
     assert min(share) < 0.6
-
-
-def test_rows_sleep_5_to_15_steps_uniformly_and_independently():
-    draws = np.array([[kernels.sleep(np.uint64(key), row, 3) for row in range(3000)] for key in (1, 2)])
-    counts = np.bincount(draws.ravel(), minlength=16)
-    assert not counts[:5].any()
-    assert len(counts) == 16
-    assert counts[5:].min() > 6000 / 11 * 0.85
-    assert counts[5:].max() < 6000 / 11 * 1.15
-    assert abs(np.corrcoef(draws)[0, 1]) < 0.06
-    later = np.array([kernels.sleep(np.uint64(1), row, 4) for row in range(3000)])
-    assert abs(np.corrcoef(draws[0], later)[0, 1]) < 0.06
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -1,4 +1,4 @@
-"""What a run says of how much of its work is done: labels count by what they cost."""
+"""Progress counts labels by their costs."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ N_ROWS, N_LABELS = 60, 7
 
 
 @pytest.mark.parametrize(("method", "costs"), [("elastic-net", lambda n: (n + 1) ** 0.4), ("liblinear", lambda n: n**0.25)])
-def test_a_label_that_is_done_is_its_share_of_the_costs(tmp_path, monkeypatch, method, costs):
+def test_progress_counts_labels_by_their_costs(tmp_path, monkeypatch, method, costs):
     X, _ = random_data(0, N_ROWS, 12, 1)
     n_positive = np.array([3, 40, 0, 12, 60, 1, 7])  # the third and the fifth are not trained
     data = dataset(tmp_path / "data.h5", X, np.arange(N_ROWS)[:, None] < n_positive)

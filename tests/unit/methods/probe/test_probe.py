@@ -1,4 +1,4 @@
-"""Algorithm 1: the state machine against the algorithm as printed, and its edge cases."""
+"""PROBE against Algorithm 1 as published, and edge cases."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def follow(f_and_g, d):
 
 
 @given(st.integers(0, 10_000), st.integers(1, 6))
-def test_follows_the_algorithm_as_printed(seed, d):
+def test_follows_the_published_algorithm(seed, d):
     rng = np.random.default_rng(seed)
     A, b, c = rng.normal(size=(3 * d, d)), rng.normal(size=3 * d), rng.random() + 0.1
 
@@ -38,12 +38,6 @@ def test_follows_the_algorithm_as_printed(seed, d):
     assert ours[2] == theirs[2]
     assert ours[0] == theirs[0]
     assert (ours[1] == theirs[1]).all()
-
-
-def test_finds_the_minimum_of_a_shifted_quadratic_within_epsilon():
-    target = np.array([3.0, -2.0])
-    f_min, *_ = follow(lambda w: (1 + ((w - target) ** 2).sum(), 2 * (w - target)), 2)
-    assert 1 <= f_min < 1.05
 
 
 def test_stops_at_once_where_the_gradient_vanishes_or_the_loss_is_zero():

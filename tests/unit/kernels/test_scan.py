@@ -1,10 +1,10 @@
-"""Bounds of many rows for several labels at once, beside numpy."""
+"""Score bounds of rows for several labels against NumPy."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hpcml.kernels.lanes import WIDTHS, look
+from hpcml.kernels.lanes import WIDTHS, scan
 
 N, D = 50, 40
 
@@ -30,18 +30,18 @@ def test_bounds(matrix, lanes):
     first.data = np.where(counts, X.data, 0)
     expected = bounds + first @ w.astype(float)
     found = bounds.copy()
-    look.raise_bounds((X.indptr.astype(np.int64), X.indices, X.data), ends, w.reshape(-1), found.reshape(-1), lanes)
+    scan.raise_bounds((X.indptr.astype(np.int64), X.indices, X.data), ends, w.reshape(-1), found.reshape(-1), lanes)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("lanes", WIDTHS)
-def test_rows_that_reach(lanes):
+def test_rows_above_thresholds(lanes):
     rng = np.random.default_rng(lanes)
     bounds = rng.integers(0, 5, (N, lanes)).astype(np.float32)
     bounds[3] = np.nan  # is to be found
     thresholds = np.where(np.arange(lanes) % 3 == 2, np.inf, rng.integers(0, 6, lanes)).astype(np.float32)
     counts, found = np.full(16, 9), np.full((lanes, N), -1, np.int32)
-    look.rows_that_reach(bounds.reshape(-1), thresholds, lanes, counts, found)
+    scan.rows_above(bounds.reshape(-1), thresholds, lanes, counts, found)
     for lane in range(lanes):
         expected = np.flatnonzero(~(bounds[:, lane] < thresholds[lane]))
         np.testing.assert_array_equal(found[lane, : counts[lane]], expected)

@@ -1,6 +1,4 @@
-"""A look at all rows for several labels at once: upper bounds of their scores, and the rows whose
-bound reaches a threshold.
-"""
+"""Upper bounds of the scores of all rows for several labels, and the rows whose bound reaches a threshold."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from hpcml.kernels.lanes.write import I64, by_width
 
 @by_width(of=1)
 def _raise_line(lanes, values, w, span, bounds, at):
-    """bounds[at + l] += Σ data[k] w[indices[k], l] over a span begin ≤ k < end of `values`
-    (indices, data).
-    """
+    """bounds[at + l] += Σ data[k] w[indices[k], l] over a span begin ≤ k < end of `values` (indices, data)."""
     parts, builder = score(lanes, values, span, w, 4), lanes.builder
     total = builder.fadd(builder.fadd(*parts[:2]), builder.fadd(*parts[2:]))
     bounds.put(at, builder.fadd(bounds.lanes(at), total))
@@ -23,32 +19,28 @@ def _raise_line(lanes, values, w, span, bounds, at):
 
 @by_width(types.int64, of=0)
 def _reach(lanes, bounds, at, thresholds):
-    """The lanes, as bits, whose bound reaches its threshold, or is not a number."""
+    """The lanes, as bits, whose bound reaches its threshold or is NaN."""
     return lanes.number(lanes.builder.fcmp_unordered(">=", bounds.lanes(at), thresholds.lanes(I64(0))))
 
 
 @njit
 def raise_bounds(csr, ends, w, bounds, lanes):
-    """bounds[i lanes + l] += Σ data[k] w[indices[k] lanes + l] over the values of row i of `csr`
-    (indptr, indices, data) before ends[i].
-    """
+    """bounds[i lanes + l] += Σ data[k] w[indices[k] lanes + l] over the values of row i of `csr` before ends[i]."""
     indptr, indices, data = csr
     for i in range(ends.size):
         _raise_line((indices, data), w, (indptr[i], ends[i]), bounds, i * lanes, lanes)
 
 
 @njit
-def rows_that_reach(bounds, thresholds, lanes, counts, found):
-    """The rows whose bounds (n lanes, flat) reach the lane's threshold, ascending: found[l, :
-    counts[l]].
-    """
+def rows_above(bounds, thresholds, lanes, counts, rows):
+    """Write the ascending rows whose bounds (n lanes, flat) reach the lane's threshold to rows[l, : counts[l]]."""
     counts[:] = 0
     for i in range(bounds.size // lanes):
         bits = _reach(bounds, i * lanes, thresholds, lanes)
         lane = 0
         while bits:
             if bits & 1:
-                found[lane, counts[lane]] = i
+                rows[lane, counts[lane]] = i
                 counts[lane] += 1
             bits >>= 1
             lane += 1

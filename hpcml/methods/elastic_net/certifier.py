@@ -1,11 +1,11 @@
-"""The judgement of a label's weights: objective, certified gap, and the gradient of all features.
+"""Objective, certified gap and gradient of a label's weights.
 
-Times m, the objective is Σ_i ℓ(x_i·w + b, y_i) + Λ₁‖w‖₁ + (Λ₂/2)‖w‖² with Λ = λ m. Most rows have neither the label nor any feature
-whose weight is not 0. All of these have the margin b, so that they add one loss and one slope, many times: they are never visited.
-Of the gradient they have a share of ℓ′(b) times (column sums of all rows − those of the touched rows).
+Times m, the objective is Σ_i ℓ(x_i·w + b, y_i) + Λ₁‖w‖₁ + (Λ₂/2)‖w‖² with Λ = λ m. Most rows are negative and have no feature with
+a non-zero weight. Their margin is b, so they contribute the same loss and slope and are never visited. Their part of the gradient
+is ℓ′(b) times (column sums of all rows − those of the touched rows).
 
-The bound on the minimum is the dual objective at −s ℓ′: of the optimal intercept, so that it sums to 0; with s ≤ 1 such that no
-feature's gradient is beyond Λ₁, or, where Λ₂ > 0, with s = 1 and what the conjugate of the penalty says of those that are.
+The bound on the minimum is the dual objective at −s ℓ′, where the optimal intercept makes ℓ′ sum to 0. The factor s ≤ 1 is chosen
+so that no feature's gradient exceeds Λ₁; for Λ₂ > 0 the bound with s = 1 and the conjugate of the penalty is also computed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from hpcml.errors import OptionError
 from hpcml.kernels import elementary
 from hpcml.kernels.rows import transpose
 from hpcml.log import named
-from hpcml.methods.elastic_net import judge_kernels as kernels
-from hpcml.methods.elastic_net.judge_kernels import RowLosses, Strengths, Vectors
+from hpcml.methods.elastic_net import certifier_kernels as kernels
+from hpcml.methods.elastic_net.certifier_kernels import RowLosses, Strengths, Vectors
 from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
@@ -35,69 +35,65 @@ from hpcml.partition import bounds_by_weight, offsets
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER, Stop
 
-HISTORY = ("step", "f", "bound", "rows", "found", "weights", "seconds")  # features found beyond Λ₁; weights that are not 0
-MAX_GAP = 1e-5  # of labels that are done
-MOST = 0.2  # of the rows; for more the gradient is summed column by column, in half the time. 0.1 and 0.5 take up to a tenth longer
-FREQUENT = 0.01  # of the rows, that a feature is in on average: measured 0.1 to 0.4 % of texts, 2 to 59 % where models are dense
+HISTORY = ("step", "f", "bound", "rows", "found", "weights", "seconds")  # found: violating features; weights: non-zero
+MAX_GAP = 1e-5  # default of --max-gap
+# Share of touched rows above which the gradient is summed by columns, in half the time; 0.1 and 0.5 take up to a tenth longer.
+MOST = 0.2
+# Mean feature frequency above which training warns; measured 0.1 to 0.4 % for texts, 2 to 59 % where models are dense.
+FREQUENT = 0.01
 ETAS = {("decaying", False): 12.0, ("decaying", True): 1.5, ("constant", False): 2.0, ("constant", True): 0.25}  # by squared
 
 
 @dataclass(frozen=True)
 class ColumnIndex:
-    """The columns of all rows, ascending in each, and their sums."""
-
-    columns: Vectors
-    totals: np.ndarray  # (n_columns) float64
-    by_size: np.ndarray  # columns, the largest |total| first
+    columns: Vectors  # rows ascending in each
+    totals: np.ndarray  # (n_columns) column sums, float64
+    by_size: np.ndarray  # columns by descending |total|
 
 
 class ElasticRisk(Risk):
-    """λ₁, λ₂, the rows, and the rows by columns."""
+    """The rows, by rows and by columns, with λ₁ and λ₂."""
 
     shares_columns = False  # ‖w‖₁ changes when features are rotated
     index: ColumnIndex
-    initial: Model | None = None  # whose weights the labels begin with
-    places: np.ndarray  # of the labels of the run among that model's
+    initial: Model | None = None
+    initial_rows: np.ndarray  # rows of the initial model by label of the run
 
     def __init__(self, rows: CompactRows, options: ElasticNetOptions, profile: Profile) -> None:
         super().__init__(rows, options, profile)
         self.l1 = parse_l1(options.l1, math.sqrt(rows.scale), rows.n_global)
         if self.l1 == self.lam == 0:
-            raise OptionError("l1", options.l1, "expected a number above 0 if λ is 0, else there may be no minimum")
+            raise OptionError("l1", options.l1, "expected a number above 0, because λ is 0 and there may be no minimum")
         squared, scale = options.loss == "squared", rows.scale
         if squared:
-            scale = rows.max_norm * rows.max_norm  # the squared loss must suit the longest row
+            scale = rows.max_norm * rows.max_norm  # steps of the squared loss depend on the longest row
         default = 1.0
         if options.rate != "adagrad" and scale > 0:
             default = ETAS[options.rate, squared] / scale
         self.eta = default if options.eta is None else options.eta
         if options.solver == "sgd" and self.eta * self.lam >= 1:
-            why = f"η λ is {self.eta * self.lam:.3g}; sgd needs less than 1: lower η, or use fobos"
+            why = f"η λ is {self.eta * self.lam:.3g}; sgd needs less than 1 (lower --eta or use fobos)"
             raise OptionError("eta", f"{self.eta:.3g}", why)
         self.about, self.initial_path = {"l1": self.l1}, options.initial_model
         self.matrix = Vectors(rows.indptr, rows.indices, rows.data)
 
     def at(self, options: LinearOptions) -> Self:
-        """The same rows and index with other options. Raises ConfigError for a bad λ."""
         other = super().at(options)
         other.index = self.index
         return other
 
     def prepare(self, node: mpi.Comm) -> None:
-        """Collective over `node`, whose ranks have the same rows, all of them. Each fills some columns of the index.
-
-        Raises DataError if there is no room on the disk.
-        """
+        """Index the rows by columns; the ranks of `node` share the work. Collective; raises DataError if the disk is full."""
         rows, indptr = self.rows, offsets(self.rows.counts)
         size = int(indptr[-1])
-        found, values = (
+        row_numbers, values = (
             (np.empty(size, dtype) if node.size == 1 else shared_array(node, size, dtype)) for dtype in (np.int32, np.float32)
         )
-        columns, bounds = Vectors(indptr, found, values), bounds_by_weight(indptr, node.size)
+        columns, bounds = Vectors(indptr, row_numbers, values), bounds_by_weight(indptr, node.size)
         first, last = (int(bound) for bound in bounds[node.rank : node.rank + 2])
         with mpi.agreed(node, "indexing the features"):
-            places = indptr[first:last].copy()
-            transpose(rows.indptr[:-1], rows.indptr[1:], rows.indices, rows.data, first, places, found, values)
+            positions = indptr[first:last].copy()
+            transpose(rows.indptr[:-1], rows.indptr[1:], rows.indices, rows.data, first, positions, row_numbers, values)
         node.Barrier()
         with mpi.agreed(node, "indexing the features"):
             totals = np.zeros(rows.n_columns)
@@ -105,42 +101,36 @@ class ElasticRisk(Risk):
             self.index = ColumnIndex(columns, totals, np.argsort(-np.abs(totals), kind="stable"))
 
     def warning(self) -> str:
-        """That nearly every label touches all rows, where features are frequent. Local."""
         share = self.rows.data.size / max(1, self.rows.n_global * self.rows.n_columns)
         if share < FREQUENT or self.initial_path is not None:
             return ""
         return (
-            f"a feature is in {100 * share:.0f} % of the rows, on average, so that a label touches nearly all of them: elastic-net "
-            "is slow on such rows, and its models are hardly smaller; dual is faster"
+            f"features occur in {100 * share:.0f} % of the rows on average; elastic-net is slow on such rows and its models are "
+            "hardly smaller (dual is faster)"
         )
 
     def start_from(self, comm: mpi.Comm, names: list[str], origin: dict[str, object]) -> None:
-        """Collective over `comm`. Open the initial model. Raises ConfigError or DataError."""
         if self.initial_path is None:
             return
         with mpi.agreed(comm, f"reading {self.initial_path}"):
             model = Model(model_file(self.initial_path))
-            wanted = {"method": "elastic-net", **origin}
-            if any(model.attrs.get(key) != value for key, value in wanted.items()):
-                why = "expected a model of elastic-net with the same rows and the same λ"
+            expected = {"method": "elastic-net", **origin}
+            if any(model.attrs.get(key) != value for key, value in expected.items()):
+                why = "expected an elastic-net model of the same rows and the same λ"
                 raise OptionError("initial_model", self.initial_path, why)
-            known = {name: place for place, name in enumerate(model.label_names)}
+            known = {name: row for row, name in enumerate(model.label_names)}
             if missing := [name for name in names if name not in known]:
                 raise OptionError("initial_model", self.initial_path, f"it has no label {named(missing[0])}")
-            self.initial, self.places = model, np.array([known[name] for name in names])
+            self.initial, self.initial_rows = model, np.array([known[name] for name in names])
 
 
 def history_line(step: tuple[float, ...]) -> str:
-    """The numbers of a step (`HISTORY`) as text."""
-    number, f, bound, rows, found, weights, seconds = step
-    return f"{number:.0f},{f:.17g},{bound:.17g},{rows:.0f},{found:.0f},{weights:.0f},{seconds:.3f}"
+    number, f, bound, rows, n_violating, weights, seconds = step
+    return f"{number:.0f},{f:.17g},{bound:.17g},{rows:.0f},{n_violating:.0f},{weights:.0f},{seconds:.3f}"
 
 
-class Label:
-    """One label in training: weights where they are not 0 (columns ascending), and the intercept.
-
-    `touched` are the rows that may have another margin than the intercept, the label's own first; `z` are their margins.
-    """
+class LabelState:
+    """A label in training: non-zero weights (ascending columns), intercept, touched rows (positive first) and their margins z."""
 
     def __init__(self, positives: np.ndarray, n_rows: int, squared: bool) -> None:
         share = positives.size / n_rows
@@ -150,37 +140,34 @@ class Label:
         self.z = np.full(positives.size, self.b)
 
 
-class Local(NamedTuple):
-    """The values of the touched rows in some columns: by columns, and the rows in their slots."""
+class WorkingRows(NamedTuple):
+    """Values of the touched rows in the working set of features, by columns; rows are numbered by slot."""
 
     matrix: Vectors
     touched: np.ndarray
 
 
 def local_matrix(n_columns: int, size: int) -> Vectors:
-    """Allocate a local matrix with `size` values."""
     return Vectors(np.zeros(n_columns + 1, np.int64), np.empty(size, np.int32), np.empty(size, np.float32))
 
 
-class View(NamedTuple):
-    """The judgement of a label's weights; f and its relative gap are m times the objective's."""
-
-    found: np.ndarray  # columns not in use whose gradient is beyond Λ₁, the farthest first
-    beyond: float  # by how much at most
-    f: float
-    gap: float
+class Certificate(NamedTuple):
+    violating: np.ndarray  # unused columns whose gradient exceeds Λ₁, largest excess first
+    beyond: float  # largest excess
+    f: float  # times m
+    gap: float  # relative
     visited: int  # rows
 
 
-class Judge:
-    """Objective, gap and gradient of one label after the other. Making one is local; raises MemoryError."""
+class Certifier:
+    """Computes objective, gap and gradient of one label after another. The constructor raises MemoryError."""
 
     def __init__(self, risk: ElasticRisk, options: ElasticNetOptions) -> None:
         rows = risk.rows
-        self.stop: Stop = NEVER  # of the labels that are being trained
+        self.stop: Stop = NEVER
         self.risk, self.squared = risk, options.loss == "squared"
-        asked = MAX_GAP if options.max_gap is None else options.max_gap
-        self.max_gap = asked if options.solver == "newton" else math.inf  # at which a label is done
+        max_gap_option = MAX_GAP if options.max_gap is None else options.max_gap
+        self.max_gap = max_gap_option if options.solver == "newton" else math.inf
         self.n_rows, self.l1, self.l2 = rows.n_global, risk.l1 * rows.n_global, risk.lam * rows.n_global
         self.strengths = Strengths(self.l1, self.l2)
         self.sums, self.met = np.zeros(rows.n_columns), np.empty(rows.n_columns, np.int64)
@@ -189,55 +176,57 @@ class Judge:
         self.in_use = np.zeros(rows.n_columns, np.bool_)
         self.above, self.excess = np.empty(rows.n_columns, np.int64), np.empty(rows.n_columns)
 
-    def start(self, number: int, place: int | None = None) -> Label:
-        """A label (its number in the data), with the initial weights of its `place` in the run, if there are any."""
-        label, initial = Label(self.risk.rows.rows_of(number), self.n_rows, self.squared), self.risk.initial
-        if initial is not None and place is not None:
-            row = int(self.risk.places[place])
+    def start(self, number: int, index: int | None = None) -> LabelState:
+        """Return the state of a label (`number` in the data, `index` in the run), with weights of the initial model if there is
+        one.
+        """
+        label, initial = LabelState(self.risk.rows.rows_of(number), self.n_rows, self.squared), self.risk.initial
+        if initial is not None and index is not None:
+            row = int(self.risk.initial_rows[index])
             indices, w = cast("SparseRows", initial.W).row(row)
             columns = indices.astype(np.int64)
-            self.take_weights(label, self.gather(label, columns), columns, w.astype(np.float64), float(initial.bias[row]))
+            self.set_weights(label, self.gather(label, columns), columns, w.astype(np.float64), float(initial.bias[row]))
         return label
 
-    def gather(self, label: Label, chosen: np.ndarray) -> Local:
-        """The rows with the label or one of the chosen columns: their values in these columns."""
+    def gather(self, label: LabelState, chosen: np.ndarray) -> WorkingRows:
+        """Return the rows that have the label or a chosen column, with their values in these columns."""
         columns, n = self.risk.index.columns, label.losses.n_positive
         matrix = local_matrix(chosen.size, int((columns.indptr[chosen + 1] - columns.indptr[chosen]).sum()))
         self.slots[:n] = label.touched[:n]
         self.slot_of[label.touched[:n]] = np.arange(n, dtype=np.int32)
         touched = self.slots[: kernels.gather(chosen, columns, self.slot_of, self.slots, n, matrix)].copy()
         self.slot_of[touched] = -1
-        return Local(matrix, touched)
+        return WorkingRows(matrix, touched)
 
-    def take_weights(self, label: Label, local: Local, chosen: np.ndarray, w: np.ndarray, b: float) -> None:
-        """Give the label these weights, as they will be saved, and the best intercept then."""
+    def set_weights(self, label: LabelState, local: WorkingRows, chosen: np.ndarray, w: np.ndarray, b: float) -> None:
+        """Set the label's weights, rounded as they will be saved, and the best intercept for them."""
         w = w.astype(self.risk.weight_type).astype(np.float64)
         z = np.empty(local.touched.size)
         kernels.margins(local.matrix, w, b, z)
         b = kernels.centre(z, b, label.losses)
-        kept, moved = w != 0, z != b
+        nonzero, moved = w != 0, z != b
         moved[: label.losses.n_positive] = True
-        order = np.argsort(chosen[kept])
-        label.columns, label.w, label.b = chosen[kept][order], w[kept][order], b
+        order = np.argsort(chosen[nonzero])
+        label.columns, label.w, label.b = chosen[nonzero][order], w[nonzero][order], b
         label.touched, label.z = local.touched[moved], z[moved]
 
-    def look(self, label: Label) -> View:
-        """Objective, gap and gradient at the label's weights. Raises Stopped."""
+    def evaluate(self, label: LabelState) -> Certificate:
+        """Compute objective, gap and gradient at the label's weights. Raises Stopped."""
         index, losses = self.risk.index, label.losses
         changed, factors = np.empty(label.z.size, np.int64), np.empty(label.z.size)
         n_changed = kernels.slopes_of(label.z, label.touched, label.b, losses, changed, factors)
         changed, factors, rows, n_met = changed[:n_changed], factors[:n_changed], self.risk.rows, 0
         try:
-            # Σ factor · row of the changed rows, and the columns met: row by row, or column by column.
+            # Σ factor · row of the changed rows, and the columns that occur in them.
             if n_changed <= MOST * rows.n_local:
                 n_values = n_changed * rows.data.size // max(1, rows.n_local)
-                for some in self.stop.slices(slices.row_slices(n_changed, n_values)):
-                    n_met = kernels.add_rows(self.risk.matrix, changed[some], factors[some], self.sums, self.met, n_met)
+                for part in self.stop.slices(slices.row_slices(n_changed, n_values)):
+                    n_met = kernels.add_rows(self.risk.matrix, changed[part], factors[part], self.sums, self.met, n_met)
             else:
                 self.factors[:] = 0.0
                 self.factors[changed] = factors
-                for some in self.stop.slices(slices.row_slices(self.sums.size, rows.data.size)):
-                    span = (some.start, some.stop)
+                for part in self.stop.slices(slices.row_slices(self.sums.size, rows.data.size)):
+                    span = (part.start, part.stop)
                     n_met = kernels.add_columns(index.columns, *span, self.factors, self.sums, self.met, n_met)
             self.in_use[label.columns] = True
             base = kernels.loss_at(label.b, -1.0, self.squared)[1]
@@ -254,12 +243,15 @@ class Judge:
         excess = self.excess[:n_above]
         order = np.argsort(-excess, kind="stable")
         gap = max(0.0, f - bound) / max(f, 1e-300)
-        return View(self.above[:n_above][order], float(excess.max(initial=0.0)), f, gap, n_changed)
+        return Certificate(self.above[:n_above][order], float(excess.max(initial=0.0)), f, gap, n_changed)
 
-    def finished(self, place: int, number: int, label: Label, view: View, steps: int, visited: float, history: list) -> Finished:
-        """The label as the run takes it; `visited`: rows of all steps. Raises NonFiniteError."""
-        self.risk.check_finite(np.array([view.f]), "objective", np.array([number]))
+    def finish(
+        self, index: int, number: int, label: LabelState, certificate: Certificate, steps: int, visited: float, history: list
+    ) -> Finished:
+        """Return the finished label; `visited` counts rows over all steps. Raises NonFiniteError."""
+        f, gap = certificate.f, certificate.gap
+        self.risk.check_finite(np.array([f]), "objective", np.array([number]))
         weights = SparseWeightsOf(label.columns, label.w.astype(self.risk.weight_type), label.b)
-        status = CONVERGED if view.gap <= self.max_gap else STEP_LIMIT
+        status = CONVERGED if gap <= self.max_gap else STEP_LIMIT
         share = visited / max(1, steps) / self.n_rows
-        return Finished(place, weights, view.f / self.n_rows, status, steps, share, history, view.gap)
+        return Finished(index, weights, f / self.n_rows, status, steps, share, history, gap)

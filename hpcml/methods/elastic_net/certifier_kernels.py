@@ -1,9 +1,7 @@
-"""Compiled sums over the rows of one label; they are in float64 and m times the objective's mean.
+"""Sums over the rows of one label, in float64 and m times the mean.
 
-A label's touched rows lie in slots: those that have the label first (y = +1), then others (y = −1).
-`slot_of` (m) says where a row lies, or −1. All other rows have y = −1 and the intercept b as their
-margin. A local matrix has, column by column, the slots and the touched rows' values of the working
-set only.
+Touched rows have slots: positive rows first (y = +1), then others (y = −1); `slot_of` (m) is the slot of a row, or −1. Untouched
+rows have y = −1 and margin b. A local matrix holds, column by column, slots and values of the touched rows in the working set.
 """
 
 from __future__ import annotations
@@ -17,19 +15,15 @@ from hpcml.losses import logistic, squared
 
 
 class Vectors(NamedTuple):
-    """Sparse vectors: the k-th has values[indptr[k] : indptr[k + 1]] at these `indices`."""
-
     indptr: np.ndarray
     indices: np.ndarray
     values: np.ndarray
 
 
 class RowLosses(NamedTuple):
-    """Of a label: the rows with it, all rows, and whether the loss is squared, else logistic."""
-
     n_positive: int
     n_rows: int
-    is_squared: bool
+    is_squared: bool  # loss; otherwise logistic
 
 
 class Strengths(NamedTuple):
@@ -41,13 +35,12 @@ class Strengths(NamedTuple):
 
 @njit
 def soft_threshold(x, by):
-    """Return x moved towards 0 by `by`, and not beyond; without a branch."""
     return x - min(max(x, -by), by)
 
 
 @njit(forceinline=True)
 def loss_at(z, y, is_squared):
-    """ℓ, ℓ′ and ℓ″ at a score z, with y = ±1, of the squared or the logistic loss."""
+    """Return ℓ, ℓ′ and ℓ″ at a score z, with y = ±1."""
     margin = z if y > 0 else -z
     value, slope, curvature = squared.at(margin) if is_squared else logistic.at(margin)
     return value, slope if y > 0 else -slope, curvature
@@ -55,21 +48,20 @@ def loss_at(z, y, is_squared):
 
 @njit(forceinline=True)
 def conjugate_at(z, y, is_squared, scale):
-    """−ℓ*(−r) for r = −scale · ℓ′(z), the row's share of the dual objective."""
+    """Return −ℓ*(−r) for r = −scale · ℓ′(z), a row's term of the dual objective."""
     a = -y * (loss_at(z, y, is_squared)[1] * scale)
     return squared.dual(a) if is_squared else logistic.dual(a)
 
 
 @njit
 def values_at(z, n_positive, is_squared, values):
-    """ℓ of rows with the margins z; the first n_positive of them have the label."""
     for s in range(z.size):
         values[s] = loss_at(z[s], 1.0 if s < n_positive else -1.0, is_squared)[0]
 
 
 @njit
 def slopes_at(z, n_positive, is_squared, slopes, curves):
-    """ℓ′ and ℓ″ of rows as in `values_at`."""
+    """slopes[s], curves[s] = ℓ′, ℓ″ of rows as in `values_at`."""
     for s in range(z.size):
         _, slopes[s], curves[s] = loss_at(z[s], 1.0 if s < n_positive else -1.0, is_squared)
 
@@ -82,7 +74,6 @@ def _conjugates_at(z, n_positive, is_squared, scale, values):
 
 @njit
 def column_totals(columns, totals):
-    """The sum of each column, in the order of its rows."""
     for j in range(totals.size):
         total = 0.0
         for k in range(columns.indptr[j], columns.indptr[j + 1]):
@@ -92,7 +83,7 @@ def column_totals(columns, totals):
 
 @njit
 def gather(chosen, columns, slot_of, touched, n_touched, local):
-    """Copy columns into a local matrix; untouched rows get slots. How many rows are touched."""
+    """Copy columns to a local matrix and assign slots to untouched rows. Return the number of touched rows."""
     at = 0
     for p in range(chosen.size):
         j = chosen[p]
@@ -122,7 +113,7 @@ def margins(local, w, b, z):
 
 @njit
 def value(z, b, losses):
-    """Σ ℓ over all rows: the touched ones have the margins z."""
+    """Return Σ ℓ over all rows; the touched ones have margins z."""
     n_positive, n_rows, is_squared = losses
     total, values = (n_rows - z.size) * loss_at(b, -1.0, is_squared)[0], np.empty(z.size)
     values_at(z, n_positive, is_squared, values)
@@ -133,7 +124,7 @@ def value(z, b, losses):
 
 @njit
 def dual_value(z, b, losses, scale):
-    """Σ −ℓ*(−r) over all rows, for r = −scale · ℓ′."""
+    """Return Σ −ℓ*(−r) over all rows, for r = −scale · ℓ′."""
     n_positive, n_rows, is_squared = losses
     total, values = (n_rows - z.size) * conjugate_at(b, -1.0, is_squared, scale), np.empty(z.size)
     _conjugates_at(z, n_positive, is_squared, scale, values)
@@ -144,7 +135,7 @@ def dual_value(z, b, losses, scale):
 
 @njit
 def centre(z, b, losses):
-    """The intercept that is best with these weights, from b on; the margins z move with it."""
+    """Return the best intercept for the current weights, starting from b; the margins z move with it."""
     n_positive, n_rows, is_squared = losses
     n_others, slopes, curves = n_rows - z.size, np.empty(z.size), np.empty(z.size)
     for _ in range(100):
@@ -169,7 +160,7 @@ def centre(z, b, losses):
 
 @njit
 def slopes_of(z, touched, b, losses, rows, differences):
-    """The rows whose ℓ′ differs from that of untouched ones, and by how much. Their number."""
+    """Write the rows whose ℓ′ differs from that of untouched rows, and the differences; return their number."""
     n_positive, _, is_squared = losses
     base = loss_at(b, -1.0, is_squared)[1]
     n, slopes, curves = 0, np.empty(z.size), np.empty(z.size)
@@ -184,9 +175,8 @@ def slopes_of(z, touched, b, losses, rows, differences):
 
 @njit
 def add_rows(matrix, rows, factors, sums, met, n_met):
-    """sums (n_columns) += Σ factor · row; each column met joins met[:n_met]. How many those are.
-
-    `sums` is 0 for columns that are not met.
+    """sums (n_columns) += Σ factor · row. Append new columns to met[:n_met] and return their number; `sums` is 0 for columns not
+    met.
     """
     for r in range(rows.size):
         factor = factors[r]
@@ -195,7 +185,7 @@ def add_rows(matrix, rows, factors, sums, met, n_met):
             if sums[j] == 0.0:
                 met[n_met] = j
                 n_met += 1
-                sums[j] = 5e-324  # met, even if what follows adds up to 0
+                sums[j] = 5e-324  # marks the column as met even if its sum is 0
             sums[j] += factor * matrix.values[k]
             if sums[j] == 0.0:
                 sums[j] = 5e-324
@@ -204,7 +194,7 @@ def add_rows(matrix, rows, factors, sums, met, n_met):
 
 @njit
 def add_columns(columns, first, last, differences, sums, met, n_met):
-    """As `add_rows` for some columns, whose values with each row's factor are read in order."""
+    """`add_rows` for columns first … last − 1, read column by column."""
     for j in range(first, last):
         total = 0.0
         for k in range(columns.indptr[j], columns.indptr[j + 1]):
@@ -217,10 +207,10 @@ def add_columns(columns, first, last, differences, sums, met, n_met):
 
 @njit
 def screen(sums, met, totals, by_size, base, l1, in_use, columns, excess):
-    """The columns not in use whose gradient g is beyond Λ₁, and by how much.
+    """Write unused columns with gradient g beyond Λ₁ and their excess.
 
-    Returns their number, and over all columns max |g| and Σ [|g| − Λ₁]₊². The gradient of a column
-    is sums + base · totals (base is ℓ′ of untouched rows, totals the column's sum over all rows).
+    Return their number, and over all columns max |g| and Σ [|g| − Λ₁]₊². A column's gradient is sums + base · totals, where base is
+    ℓ′ of untouched rows.
     """
     n, largest, squares = 0, 0.0, 0.0
     for k in range(met.size):
@@ -232,7 +222,7 @@ def screen(sums, met, totals, by_size, base, l1, in_use, columns, excess):
             if not in_use[j]:
                 columns[n], excess[n] = j, size - l1
                 n += 1
-    for k in range(by_size.size):  # of those that no touched row has, the frequent ones
+    for k in range(by_size.size):  # columns without touched rows, by descending |total|
         j = by_size[k]
         size = abs(base * totals[j])
         if size <= l1 and size <= largest:
