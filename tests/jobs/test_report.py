@@ -43,7 +43,7 @@ def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
     pages = []
     for n in (1, 3):
         done(standing(n, "report", *runs, "-o", tmp_path / f"{n}.html", "--titles", tmp_path / "docs.jsonl"))
-        dates = rb"(judged</dt><dd>|<p>Made )\d{4}-\d\d-\d\d"  # midnight may lie between the two
+        dates = rb"(evaluated</dt><dd>|<p>Made on )\d{4}-\d\d-\d\d"  # midnight may lie between the two
         made, n_dates = re.subn(dates, rb"\1", (tmp_path / f"{n}.html").read_bytes())
         assert n_dates == 4
         pages.append(made)
@@ -57,7 +57,7 @@ def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
         and "has none of the rows on the page" in warned.stdout + warned.stderr
     )
     assert ">gap<" in (tmp_path / "optimiser.html").read_text()
-    assert b"Side by side" in pages[0] and b"<b>" not in pages[0].replace(b"<b>0", b"").replace(b"<b>1", b"")
+    assert b"<h2>Comparison" in pages[0] and b"<b>" not in pages[0].replace(b"<b>0", b"").replace(b"<b>1", b"")
     answers = []
     for n in (1, 3):
         said = ""
@@ -90,7 +90,7 @@ def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
         "not an HDF5 file": ("report", runs[0], "--data", tmp_path / "docs.jsonl", "-o", tmp_path / "x.html"),
         "--row <i>0: has no effect with --unlearnt": ("explain", model, data, "--row", "<i>0", "--unlearnt"),
         "--wrong 3: needs the data": ("explain", model, "--wrong", 3),
-        "line 1 is no JSON object": ("explain", model, data, "--wrong", 3, "--titles", data),
+        "line 1 is not a JSON object": ("explain", model, data, "--wrong", 3, "--titles", data),
         "docs.jsonl: has no effect without --wrong": ("explain", model, data, "--unlearnt", "--titles", tmp_path / "docs.jsonl"),
         "--wrong 0: expected at least 1": ("explain", model, data, "--wrong", 0),
         "no row with the id '9'": ("explain", model, data, "--row", 9),
@@ -145,11 +145,11 @@ def test_it_sorts_and_searches_and_shows_names_as_text(browser, written):
         heads = view.eval_on_selector_all("table.labels thead th", "cells => cells.map(c => c.textContent.trim())")
         report = run_report(FEW)
         values = np.sort(report.evaluation.values["average_precision"][:-1])
-        assert heads[3] == "AP"
+        assert heads[6] == "AP"
         for order, expected in (("ascending", values), ("descending", values[::-1])):
-            view.click("table.labels thead th:nth-child(4)")
-            view.wait_for_selector(f"table.labels thead th:nth-child(4)[aria-sort={order}]")
-            found = [float(cell) for cell in opened.cells(4) if cell != "–"]
+            view.click("table.labels thead th:nth-child(7)")
+            view.wait_for_selector(f"table.labels thead th:nth-child(7)[aria-sort={order}]")
+            found = [float(cell) for cell in opened.cells(7) if cell != "–"]
             np.testing.assert_allclose(found, expected[: len(found)], atol=0.00056)
             assert len(found) == (24 if order == "ascending" else 25)  # what is not defined comes first, or last
         for name in hostile.NAMES:
@@ -158,7 +158,7 @@ def test_it_sorts_and_searches_and_shows_names_as_text(browser, written):
             view.wait_for_timeout(50)
             assert shown in opened.cells(1), (name, opened.cells(1))
         view.fill("input[type=search]", "no such label")
-        view.wait_for_selector("text=no label has that")
+        view.wait_for_selector("text=no matching label")
         assert opened.trouble == []
 
 

@@ -25,7 +25,7 @@ def test_found_kept_and_used(standing, data, tmp_path):
         for n in (1, 3):
             output = tmp_path / f"{measure}{n}.h5"
             result = done(standing(n, "threshold", model, data, "--measure", measure, "-o", output, *more))
-            assert len(re.findall("at (threshold 0|probability 0.5), ", result.stdout)) == 1
+            assert len(re.findall("at (threshold 0|probability 0.5)  ", result.stdout)) == 1
             found.append((output.read_bytes(), result.stdout.replace(output.name, "")))
         assert found[0] == found[1]
     assert "0 for all labels" in standing(2, "info", model).stdout

@@ -116,7 +116,7 @@ def test_few_labels_are_counted_on_all_ranks_and_told_once(comm, mpi_tmp_path, e
                 shutil.copy(model, mpi_tmp_path / f"{name}.h5")
                 with h5py.File(mpi_tmp_path / f"{name}.h5", "r+") as file:
                     file["labels/n_positive"][:], file.attrs["n_rows"] = n_positive, 100
-    for name, expected in (("few", []), ("many", ["note: a row gets 0.5 labels, a training row has 1.1"])):
+    for name, expected in (("few", []), ("many", ["note: rows get 0.5 labels on average, while training rows have 1.1"])):
         log = Heard(comm.rank)
         with DataFile(mpi_tmp_path / "data.h5") as dataset:
             predict(

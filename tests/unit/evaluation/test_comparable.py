@@ -16,11 +16,9 @@ import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.curves import Curves
 from hpcml.evaluation.wrong import most_wrong
 from hpcml.log import Log
 from hpcml.model.open import open_model
-from hpcml.reporting.gather import probability_of
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 SLOPE, OFFSET = np.array([90.0, 0.3, 1.0, 0.0, 40.0, 2.0]), np.array([-1.0, 2.0, 0.0, 0.5, 3.0, -3.0])
@@ -61,7 +59,6 @@ def test_measures_of_rows_and_pool(files, tmp_path):
     assert abs(found.micro["average_precision"] - tied_precision(Y.ravel(), scores.ravel())) > 0.001  # it does matter
     of_labels = [tied_precision(y, s) for y, s in zip(Y.T, scores.T, strict=True)]  # of one label that of its scores
     assert found.values["average_precision"] == pytest.approx(of_labels, rel=1e-12)
-    assert "ordered by probability" in str(found)
     found.write_json(tmp_path / "found.json")
     assert json.loads((tmp_path / "found.json").read_text())["ordered_by"] == "probability"
 
@@ -86,7 +83,7 @@ def test_most_wrong_pairs_of_all_labels_are_by_log_odds(files, tmp_path):
                 pairs = [(row, f"label{label}") for *_, row, label in expected]
                 assert [(each["row"], each["label"]) for each in got] == pairs
                 assert [each["beyond"] for each in got] == pytest.approx([-value for value, *_ in expected], rel=1e-12)
-        assert "how far the log-odds of the probability are beyond those at the label's threshold" in str(found)
+        assert "distance of the log-odds of the probability from those at the label's threshold" in str(found)
         assert found.as_dict()["ordered_by"] == "probability"
 
 
@@ -141,15 +138,6 @@ def test_thresholds_of_a_value_are_exact():
         assert (of_found <= value)[~flat].all() and (of_above > value)[~flat].all()
     assert compared.values(np.array([np.inf]), np.array([3])).tolist() == [0.5]
     assert compared.values(np.full(9, -np.inf), np.arange(9)).tolist() == [-np.inf] * 9  # rows without a score stay last
-
-
-def test_curves_of_a_report(files):
-    data, model, scores, Y = files
-    curves = Curves(None, probability_of(open_model(model)))
-    judged(model, data, watches=[curves])
-    odds = log_odds(scores)
-    best = max(f1(odds >= cut, Y, "micro") for cut in np.unique(odds[Y]))
-    assert curves.micro.f1.max() == pytest.approx(best)
 
 
 def test_from_tune_to_every_command(tmp_path):

@@ -71,8 +71,8 @@ def test_what_people_and_programs_see(tmp_path):
     lines = [line.split() for line in str(found).splitlines()]
     assert lines[3] == ["sea:", "0", "training", "rows,", "3", "features,", "intercept", "-0.5"]
     assert lines[5:7] == [["b", "-4", "16", "63.37"], ["a", "3", "9", "35.64"]]
-    assert lines[7] == ["(remaining", "mass:", "1", "feature)", "0.25", "0.99"]
-    assert " ".join(lines[-1]) == "no weights: every row has the same score"
+    assert lines[7] == ["(1", "other", "feature)", "0.25", "0.99"]
+    assert " ".join(lines[-1]) == "no weights: all rows have the same score"
     write_json(tmp_path / "out.json", found.as_dict())
     content = json.loads((tmp_path / "out.json").read_text())
     sea = content["labels"][0]
