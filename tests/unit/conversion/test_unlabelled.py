@@ -221,7 +221,7 @@ def test_they_are_counted_in_the_log(files, tmp_path, capsys):
 def test_explain_does_not_judge_them(files, tmp_path):
     model = hpcml.train("dual", files[2], tmp_path / "run").model
     told = hpcml.explain(model, files[2], row=["u0", "d0"], label=["sea"])
-    assert "predicted, the row is unlabelled" in str(told) and "predicted, true label" in str(told)
+    assert "predicted, the row is unlabelled" in str(told) and "a true label" in str(told)
     assert next(each["true"] for each in told.as_dict()["scores"]) is None
     wrong = hpcml.explain(model, files[2], wrong=500, split="all").as_dict()["wrong"][0]
     assert not [each for kind in ("missed", "given") for each in wrong[kind] if each["id"].startswith("u")]

@@ -170,7 +170,7 @@ def test_questions_and_other_measures(data, tmp_path):
     (why,) = hpcml.explain(model, data[1], row=["test3"], label=["common"]).scores
     assert why.score > why.threshold and not why.is_given
     told = str(hpcml.explain(model, data[1], row=["test3"], label=["common"]))
-    assert "not given (no known feature)" in told
+    assert "not predicted (no known feature)" in told
 
 
 def test_rows_of_numbers_keep_their_labels(tmp_path):

@@ -23,9 +23,7 @@ def test_measures_have_the_intervals_of_the_evaluation():
     measures, row_measures = list_measures(e), list_row_measures(e)
     assert measures["f1"].macro.value == pytest.approx(e.macro("f1")) and measures["f1"].micro.half_width > 0
     assert measures["average_precision"].n_labels == len(NAMES) - 1 and np.isnan(measures["average_precision"].micro.low)
-    assert (
-        row_measures["nDCG@3"] == (0.8, 1.0, 1.0) and row_measures["F1 per row"].value == 0.6
-    )
+    assert row_measures["nDCG@3"] == (0.8, 1.0, 1.0) and row_measures["F1 per row"].value == 0.6
 
 
 def test_differences_are_paired():
