@@ -17,8 +17,6 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 class Comparable:
-    """Converts the scores of some labels to comparable values."""
-
     def __init__(self, model: Trained, labels: np.ndarray) -> None:
         """`labels` (n) are label numbers of the model; the methods take positions among them."""
         sigmoids, self.n_labels = model.sigmoids, labels.size
@@ -38,7 +36,6 @@ class Comparable:
         return odds
 
     def distances(self, differences: np.ndarray, labels: np.ndarray | int) -> np.ndarray:
-        """Return the differences of values that correspond to differences (n) of scores of labels[i]."""
         if self.by == BY_SCORE:
             return differences
         slope = self.sigmoids[0][labels]

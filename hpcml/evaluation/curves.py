@@ -56,15 +56,12 @@ class Curve:
 
 
 def make_curve(name: str, n_labels: int, values: np.ndarray, ranking: Ranking) -> Curve:
-    """Return the curve of a ranking whose ties have these scores (ascending)."""
     hits, n_given = np.cumsum(ranking.relevant), ranking.greater + ranking.equal
     return Curve(name, n_labels, values[::-1], n_given, hits, ranking.n_positive, average_precision(ranking))
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Pairs of a row and a label with similar predicted probabilities."""
-
     probability: float  # mean
     share_true: float
     n: int
@@ -125,7 +122,6 @@ class Curves(ScoreObserver):
         self._probable = mpi.allreduce_sum(self.comm, self._probable.ravel()).reshape(2, FINE)
 
     def reliability(self, n_bins: int = 10) -> list[Bin]:
-        """Return the share of true pairs by predicted probability, in equal parts of 0 to 1."""
         if self._scores_of is None:
             return []
         counts, true = self._probable.reshape(2, n_bins, -1)

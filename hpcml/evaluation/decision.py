@@ -96,16 +96,12 @@ class Summary:
 
 @dataclass(frozen=True)
 class Decision:
-    """Thresholds (n) and sigmoids (n × 2: slope, offset) of labels."""
-
     thresholds: np.ndarray
     sigmoids: np.ndarray
     rarest: tuple[float, float, float]  # threshold, slope and offset of labels without positives
 
 
 class Tally:
-    """Counts the scores of a label's rows part by part and makes the summary."""
-
     def __init__(self, positives: np.ndarray, low: float, high: float, even: int = EVEN_POINTS) -> None:
         """`low`, `high`: range of all scores; `even`: number of equidistant points. Raises NonFiniteError."""
         low, high = float(low), float(high)
@@ -126,7 +122,6 @@ class Tally:
         kernels.tally(np.asarray(positives), self.values, self._starts, np.full(n, -np.inf), *self._of_positives)
 
     def add(self, scores: np.ndarray) -> None:
-        """Count the scores of rows, including the positive ones."""
         kernels.tally(scores, self.values, self._starts, self.top, *self.counts)
 
     def summary(self) -> Summary:
@@ -250,7 +245,6 @@ def decide_together(summaries: Sequence[Summary], decision: Decision, n_missed: 
 
 
 def warm_up() -> None:
-    """Compile the kernels."""
     decide([summarise(np.arange(3.0), np.array([2]))])
 
 

@@ -22,7 +22,7 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.labels import count_unused
 from hpcml.evaluation.comparable import BY_SCORE
-from hpcml.evaluation.intervals import LEVEL, Interval, bootstrap_mean, bootstrap_ratios
+from hpcml.evaluation.intervals import LEVEL, Interval, bootstrap_mean, bootstrap_ratio
 from hpcml.evaluation.probabilities import CalibrationLine, ProbabilityCounts
 from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts
 from hpcml.evaluation.scored_rows import ScoreObserver, load_scored_rows
@@ -133,8 +133,10 @@ class Evaluation(LabelMeasures, ReportedResult):
 
     @cached_property
     def intervals(self) -> dict[str, dict[int | str, Interval]]:
-        macro: dict[int | str, Interval] = {m: bootstrap_mean(self.values[m][self.in_macro(m)]) for m in self.values}
-        return bootstrap_ratios(self.block_sums) | {"macro": macro}
+        intervals: dict[str, dict[int | str, Interval]] = {}
+        for (kind, name), sums in self.block_sums.items():
+            intervals.setdefault(kind, {})[name] = bootstrap_ratio(sums)
+        return intervals | {"macro": {m: bootstrap_mean(self.values[m][self.in_macro(m)]) for m in self.values}}
 
     def describe(self, best: int = 5) -> Iterator[str]:
         """Return the lines of the text: warnings, means over rows, macro and micro measures, notes, `best` and worst labels."""
@@ -165,7 +167,6 @@ class Evaluation(LabelMeasures, ReportedResult):
         return cell(value) + (" " * 9 if np.isnan(interval.low) else f" ± {interval.half_width:.4f}")
 
     def _notes(self) -> Iterator[str]:
-        """Yield what the tables mean and what they exclude."""
         n_labels = len(self.label_names)
         if n_labels > 1:
             n_macro = int((self.n_positive > 0).sum())
@@ -177,24 +178,21 @@ class Evaluation(LabelMeasures, ReportedResult):
         if self.probabilities:
             quality = f"Brier score {self.micro['brier']:.4g}, ECE {self.micro['ece']:.4g}; " if self.calibration else ""
             yield f"probabilities: {quality}{self.probabilities}"
+        unknown = f"{plural(self.n_not_in_model, 'label')} of these rows unknown to the model; their "
+        unknown += f"{plural(self.n_missed, 'occurrence')} count as missed in micro, per row and nDCG"
+        unused = f"{plural(self.n_unused, 'row')} of the data in no split" + (", evaluated, too" if self.split == "all" else "")
+        n_excluded, n_absent = self.n_without_positives, len(self.not_in_data)
         counts = {
-            f"{plural(self.n_without_positives, 'label')} without a positive row in this split, excluded from macro": (
-                self.n_without_positives
-            ),
-            f"{plural(len(self.not_in_data), 'label')} of the model not in the data, not evaluated": len(self.not_in_data),
-            f"{plural(self.n_not_in_model, 'label')} of these rows unknown to the model; their "
-            f"{plural(self.n_missed, 'occurrence')} count as missed in micro, per row and nDCG": self.n_missed,
+            f"{plural(n_excluded, 'label')} without a positive row in this split, excluded from macro": n_excluded,
+            f"{plural(n_absent, 'label')} of the model not in the data, not evaluated": n_absent,
+            **{unknown: self.n_missed, unused: self.n_unused},
             f"{plural(self.n_empty, 'row')} without any known feature get no labels": self.n_empty,
-            f"{plural(self.n_unused, 'row')} of the data in no split" + (", evaluated, too" if self.split == "all" else ""): (
-                self.n_unused
-            ),
         }
         yield from (f"note: {note}" for note, count in counts.items() if count)
         if not self.verbose:
             yield "more: --verbose (break-even, numbers of pairs, by frequency of labels), --csv (all labels)"
 
     def _details(self) -> Iterator[str]:
-        """Yield counts, rarely used measures, and tables by the frequency of labels."""
         if len(self.label_names) > 1:
             yield f"labels of a row, and all pairs in micro, are ordered by {self.compared_by}"
         yield f"break-even (R-precision): macro {cell(self.macro('break_even'))}, micro {cell(self.micro['break_even'])}"

@@ -134,8 +134,6 @@ class Explanation(ReportedResult):
 
 
 class Features:
-    """The features of each column of a model, and their factors."""
-
     def __init__(self, model: Model) -> None:
         factors = np.asarray(model.factors)
         present = np.flatnonzero(factors)

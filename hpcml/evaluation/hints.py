@@ -35,7 +35,6 @@ FEWEST = 20
 
 
 def hint_at_low_recall(log: Log, evaluation: Evaluation, model: Trained, dataset: DataFile) -> None:
-    """Log a hint if thresholds would find many more of the true labels."""
     recall, precision = evaluation.macro("recall"), evaluation.macro("precision")
     is_low = math.isnan(precision) or recall < FAR_BELOW * precision  # NaN: no row has a predicted label
     if is_low and int(evaluation.n_positive.sum()) >= FEWEST:
@@ -44,7 +43,6 @@ def hint_at_low_recall(log: Log, evaluation: Evaluation, model: Trained, dataset
 
 
 def hint_at_few_labels(log: Log, n_predicted: int, n_rows: int, model: Trained, dataset: DataFile | None = None) -> None:
-    """Log a hint if rows get far fewer labels than training rows have."""
     n_trained, counts = int(model.attrs.get("n_rows", 0)), model.labels.get("n_positive", np.zeros(0))
     usual = float(counts.sum()) / max(1, n_trained)
     if n_predicted < FAR_BELOW * usual * n_rows and usual * n_rows >= FEWEST:

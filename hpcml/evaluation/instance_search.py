@@ -39,8 +39,6 @@ class Mean(NamedTuple):
 
 @dataclass
 class PredictedCounts:
-    """Number of predicted labels and hits of each row of the rank at one threshold (n_rows)."""
-
     n_predicted: np.ndarray
     hits: np.ndarray
 
@@ -84,7 +82,6 @@ class InstanceSearch:
         return mean.total / mean.n / 2.0**self.bits if mean.n else 0.0
 
     def _narrow(self, gap: Gap) -> list[Gap]:
-        """Evaluate candidates of a gap and return the remaining gaps, the most promising last."""
         spread = np.linspace(gap.above, gap.below, EDGES + 2)[1:-1].round().astype(np.int64)
         if gap.below == self.cuts.size:  # where all true labels are predicted
             spread = np.append(spread, gap.below - 1)
@@ -113,7 +110,6 @@ class InstanceSearch:
         return sorted(gaps, key=lambda part: part.bound.total / max(1, part.bound.n))
 
     def _count(self, cuts: np.ndarray) -> list[PredictedCounts]:
-        """Count the predicted labels of the rows at each of these cuts (descending)."""
         held_out, rising, width = self.held_out, cuts[::-1], cuts.size + 1
         counts = np.zeros((self.n_rows, width), dtype=np.int32)
         for begin, end in held_out.scorer.blocks:
@@ -137,7 +133,6 @@ class InstanceSearch:
         return int(self._rounded(state.hits, together).sum()), int(np.count_nonzero(together))
 
     def _bound(self, above: PredictedCounts, below: PredictedCounts) -> tuple[int, int]:
-        """Return this rank's sum of upper bounds of F1 for thresholds between two."""
         together = above.n_predicted + (below.hits - above.hits) + self.n_true
         return int(self._rounded(below.hits, together).sum()), 0
 
@@ -149,7 +144,6 @@ class InstanceSearch:
             self._best, self._best_cut = mean, number
 
     def _sweep(self, gaps: list[Gap], states: dict[int, PredictedCounts]) -> None:
-        """Evaluate every candidate in the gaps, from the scores in them."""
         # the rows of the scores between the candidates of each gap, and these scores
         none = np.zeros(0, dtype=np.int64), np.zeros(0)
         parts: list[list[tuple[np.ndarray, np.ndarray]]] = [[none] for _ in gaps]

@@ -13,7 +13,6 @@ Not done: a draw per row and resample, which needs 10⁹ draws for a million row
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -49,8 +48,6 @@ class Interval(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """The block of each item (n), and the number of blocks."""
-
     of_items: np.ndarray
     n_blocks: int
 
@@ -87,7 +84,6 @@ def _draw_blocks(n_blocks: int) -> np.ndarray:
 
 
 def bootstrap_ratio(sums: np.ndarray) -> Interval:
-    """Return a ratio and its interval from the sums of blocks (2 × n_blocks)."""
     value, n_blocks = float(ratio(*sums.sum(axis=1).astype(np.float64))), sums.shape[1]
     if n_blocks < 2:
         return Interval(value)
@@ -102,11 +98,3 @@ def bootstrap_mean(values: np.ndarray) -> Interval:
     blocks = assign_blocks(np.arange(values.size), values.size)
     interval = bootstrap_ratio(sum_blocks(blocks, values, np.ones(values.size)))
     return interval._replace(value=float(values.mean()) if values.size else np.nan)
-
-
-def bootstrap_ratios(sums: Mapping[tuple[str, int | str], np.ndarray]) -> dict[str, dict[int | str, Interval]]:
-    """Return the intervals of ratios by kind of measure, and by k or the name of the measure."""
-    intervals: dict[str, dict[int | str, Interval]] = {}
-    for (kind, name), each in sums.items():
-        intervals.setdefault(kind, {})[name] = bootstrap_ratio(each)
-    return intervals

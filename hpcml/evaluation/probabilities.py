@@ -31,8 +31,6 @@ def probabilities(scores: np.ndarray, slope: np.ndarray, offset: np.ndarray, lab
 
 @dataclass(frozen=True)
 class CalibrationLine:
-    """Means over labels with similar numbers of positive rows."""
-
     positives: str
     n_labels: int
     mean_probability: float
@@ -42,8 +40,6 @@ class CalibrationLine:
 
 
 class ProbabilityCounts(ScoreObserver):
-    """Sums of the probabilities of labels over rows, and the measures that follow from them."""
-
     # set by `finish`, over all ranks
     expected: np.ndarray  # Σ p in each bin (n_labels × BINS)
     hits: np.ndarray  # true rows in each bin

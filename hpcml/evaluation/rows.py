@@ -19,8 +19,6 @@ PERCENT = (100, 30, 10, 3, 1)  # of the labels, the most frequent ones
 
 @dataclass(frozen=True)
 class FrequentLabels:
-    """F1 over the `percent` % most frequent labels."""
-
     percent: int
     n_labels: int
     instance_f1: float

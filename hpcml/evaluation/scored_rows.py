@@ -103,8 +103,6 @@ def positive_pairs(shard: Shard, label_positions: np.ndarray) -> tuple[np.ndarra
 
 @dataclass(frozen=True)
 class Missed:
-    """The pairs of a row and a label unknown to the model."""
-
     by_row: np.ndarray  # number of unknown labels of each of this rank's rows (n_local)
     n_pairs: int  # on all ranks
     n_labels: int
@@ -137,8 +135,6 @@ class ScoreObserver:
 
 @dataclass
 class ScoredRows:
-    """The rows of a split with the true pairs of the evaluated labels, and all scores block by block."""
-
     comm: mpi.Comm
     dataset: DataFile
     scorer: Scorer | ClassifierScorer
@@ -157,11 +153,9 @@ class ScoredRows:
     pool: Counts = field(init=False)  # all pairs in one ranking, filled by `counts`
 
     def row_numbers(self, positions: np.ndarray) -> np.ndarray:
-        """Return the numbers in the dataset of this rank's rows at these positions."""
         return self.shard.first_row + self.shard.rows[positions]
 
     def with_comparable_values(self) -> ScoredRows:
-        """Return the same rows with values comparable between labels instead of scores."""
         return replace(self, positives=self.comparable.values(self.positives, self.labels), compared=True)
 
     def scores(self, begin: int, end: int) -> Iterator[tuple[int, np.ndarray]]:

@@ -123,8 +123,6 @@ class Found:
 
 @dataclass(frozen=True)
 class HeldOutReport(ReportedResult):
-    """A model and the held-out rows that its thresholds or probabilities come from."""
-
     model: Path
     data: Path
     split: str
@@ -132,7 +130,6 @@ class HeldOutReport(ReportedResult):
     seen: SeenRows  # training rows among them
 
     def heading(self, content: str) -> list[str]:
-        """Return the first lines: the content, and a warning if rows are training rows."""
         consequence = ", whose scores are better than those of new rows; use --split with held-out rows"
         first = f"{self.model}: {content}, from {self.data}, split {self.split}"
         return [first, *seen_note(self.seen, self.n_rows, consequence)]

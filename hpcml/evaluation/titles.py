@@ -30,13 +30,11 @@ class Names(dict[int, str]):
 
 
 def names_of_features(model: Trained, numbers: Iterable[int]) -> Names:
-    """Return the names of features of a model. Raises DataError."""
     names = None if model.raw_input is None else model.raw_input.names
     return Names("feature", () if names is None else ((number, names[number]) for number in numbers))
 
 
 def names_of_rows(dataset: DataFile, numbers: Iterable[int]) -> Names:
-    """Return the ids of rows of a dataset. Raises DataError."""
     rows = np.unique(np.fromiter(numbers, dtype=np.int64))
     with readable(dataset.path, "hpcml convert", "dataset"):
         names = names_of(dataset, rows, "row_ids")

@@ -31,8 +31,6 @@ TABLE_BYTES = 4  # largest size of the table per weight of the model
 
 
 class Best:
-    """The best labels of n rows among those whose scores were added."""
-
     def __init__(self, n_rows: int, size: int, comparable: Comparable | None = None) -> None:
         """`size`: at most the number of labels to add; without `comparable` labels are compared by score."""
         self.sigmoids = (np.zeros(0), np.zeros(0)) if comparable is None else comparable.sigmoids
@@ -46,14 +44,11 @@ class Best:
             kernels.keep_best(scores, first, *self.sigmoids, self.scores[rows], self.labels[rows])
 
     def sort(self) -> Best:
-        """Sort the labels of each row, best first, once all are added."""
         kernels.sort_best(*self.sigmoids, self.scores, self.labels)
         return self
 
 
 class BlockwiseTop(BlockWeights):
-    """Finds the best `size` labels with any model, block by block."""
-
     def __init__(self, model: Trained, size: int, keeps: bool, by_pairs: bool = False) -> None:
         super().__init__(keeps, by_pairs)
         self.size, self.comparable = size, Comparable(model, np.arange(model.n_labels))

@@ -32,8 +32,6 @@ LONGEST = 30  # characters of a label in a table of 100 columns
 
 
 class Feature(NamedTuple):
-    """A feature and its name, if the dataset has names."""
-
     feature: int
     name: str | None
 
@@ -54,8 +52,6 @@ class Unlearnt:
 
 @dataclass(frozen=True)
 class Twins:
-    """Two labels with nearly the same training rows."""
-
     labels: tuple[str, str]
     n_rows: tuple[int, int]
     jaccard: float
@@ -194,8 +190,6 @@ def find_unlearnt(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str,
 
 
 class _TrainingRows:
-    """The evaluated labels and the features of this rank's training rows."""
-
     def __init__(self, comm: mpi.Comm, shard: Shard, dataset: DataFile, evaluation: Evaluation) -> None:
         self.comm, self.n_rows = comm, shard.n_global
         number = {name: k for k, name in enumerate(dataset.label_names())}

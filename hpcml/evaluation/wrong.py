@@ -38,8 +38,6 @@ LONGEST = 40  # characters of an id, a label and a title in a table of 100 colum
 
 @dataclass(frozen=True)
 class WrongRow:
-    """A row of a dataset and an evaluated label that is missed or wrongly predicted."""
-
     row: int
     label: int  # position among the evaluated labels
     beyond: float  # distance from the threshold, on the wrong side
@@ -55,7 +53,6 @@ class _Table:
         self.scores = np.zeros((n_labels, size))
 
     def insert(self, labels: np.ndarray, rows: np.ndarray, beyond: np.ndarray, scores: np.ndarray) -> None:
-        """Insert pairs (n each) that are not in the table."""
         touched, size = np.unique(labels), self.rows.shape[1]
         is_used = self.rows[touched] != NO_ROW
         labels = np.concatenate([np.repeat(touched, is_used.sum(axis=1)), labels])
@@ -169,7 +166,6 @@ class MostWrong(ReportedResult):
 
 
 def describe_wrong_row(each: WrongRow, labels: Sequence[str], ids: Mapping[int, str], titles: Mapping[str, str]) -> dict[str, Any]:
-    """Return a wrong row with its id, its title and the name of its label."""
     row_id = ids.get(each.row)
     names = {"row": each.row, "id": row_id, "title": titles.get(row_id or ""), "label": labels[each.label]}
     return {**names, "beyond": each.beyond, "score": each.score}

@@ -81,7 +81,6 @@ def _make_inline(text: str, title: str) -> str:
 
 
 def precision_recall(axes: Axes, curves: Sequence[Curve]) -> None:
-    """Plot precision by recall; the first curve is emphasised."""
     for number, curve in enumerate(curves):
         thinned = curve.thinned(POINTS)
         label = f"{named(curve.name, LONGEST)}: AP {curve.average_precision:.3f}"
@@ -112,7 +111,6 @@ def by_threshold(axes: Axes, curve: Curve, present: float | None, unit: str) -> 
 
 
 def learning(axes: Axes, lines: Sequence[tuple[str, Sequence[LearningPoint]]]) -> None:
-    """Plot means over labels by number of positives, with quartiles."""
     for number, (name, points) in enumerate(lines):
         x = [point.n_positive for point in points]
         low, high = ([point.quartiles[k] for point in points] for k in (0, 2))
@@ -128,7 +126,6 @@ def learning(axes: Axes, lines: Sequence[tuple[str, Sequence[LearningPoint]]]) -
 
 
 def spread(axes: Axes, lines: Sequence[tuple[str, np.ndarray]]) -> None:
-    """Plot the share of labels whose measure is at least x (n each, no NaN)."""
     for number, (name, values) in enumerate(lines):
         edges = np.linspace(0, 1, 201)
         shares = 1 - np.searchsorted(np.sort(values), edges, "left") / max(1, values.size)
@@ -137,7 +134,6 @@ def spread(axes: Axes, lines: Sequence[tuple[str, np.ndarray]]) -> None:
 
 
 def reliability(axes: Axes, bins: Sequence[Bin]) -> None:
-    """Plot the share of true pairs by predicted probability; the diagonal is perfect."""
     axes.plot([0, 1], [0, 1], color=TEXT, linewidth=1, linestyle=":", label="perfect")
     x, y = [each.probability for each in bins], [each.share_true for each in bins]
     axes.plot(x, y, marker="o", markersize=5, label="all pairs of a row and a label", **_line(0, 2.0))

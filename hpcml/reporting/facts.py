@@ -25,8 +25,6 @@ HAVE_OWN_LINE = ("method", "data")  # options that are not repeated
 
 @dataclass(frozen=True)
 class Facts:
-    """Pairs of a name and a formatted value, in groups."""
-
     name: str  # of the run
     method: str
     trained: str  # date, version, rows and dataset, as far as they are known
@@ -55,7 +53,6 @@ def find_data(run: Path, data: Path | None) -> Path:
 
 
 def read_facts(run: Path, model: Model | ClassifierModel) -> Facts:
-    """Return the facts of a run. Raises DataError, OSError."""
     config, attrs = read_model_config(model.path), model.attrs
     about, optimiser = [("run", str(run)), ("training data", str(config.get("data", "unknown")))], []
     names = {"loss": "loss", "lambda": "λ", "positive_weight": "weight of positives", "scale": "scale of features"}

@@ -59,7 +59,6 @@ class RunReport:
         return self.evaluation.n_positive if self.n_trained_on is None else self.n_trained_on
 
     def convert_scores(self, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Return scores (n) of labels[i] as probabilities, if the model has them."""
         return scores if self.sigmoids is None else probabilities(scores[None], *self.sigmoids, labels[None])[0]
 
     @cached_property

@@ -47,7 +47,6 @@ N_DIFFERENT = 10  # labels with the largest differences between runs, each way
 
 
 def check_packages() -> None:
-    """Raise ConfigError if a package that a page needs is missing."""
     missing = [name for name in NEEDS if find_spec(name) is None]
     if missing:
         raise ConfigError(f"a report needs {', '.join(missing)}; install with: pip install 'hpcml[report]'")
@@ -113,7 +112,6 @@ def count(value: float) -> str:
 
 
 def signed(value: float) -> str:
-    """Format a difference of measures, small ones with one digit."""
     return "–" if math.isnan(value) else f"{value:{'+.3f' if abs(value) >= 0.0005 or value == 0 else '+.1g'}}".replace("-", "−")
 
 
@@ -122,7 +120,6 @@ def interval(bounds: Interval) -> str:
 
 
 def run_context(report: RunReport, index: int) -> dict[str, Any]:
-    """Return the values of one run for the template."""
     from markupsafe import Markup
 
     e, (columns, rows), measures = report.evaluation, label_table(report), list_measures(report.evaluation)
@@ -160,7 +157,6 @@ def run_context(report: RunReport, index: int) -> dict[str, Any]:
 
 
 def headline(e: Evaluation, measures: Mapping[str, Measure]) -> list[tuple[str, Interval, str]]:
-    """Return the three most important figures: name, value with its interval, explanation."""
     row_measures, is_single = list_row_measures(e), len(e.label_names) == 1
     precision, recall, ap, f1, auc = (measures[name] for name in ("precision", "recall", "average_precision", "f1", "auc"))
     micro, macro = ("", "") if is_single else ("micro ", "macro ")
@@ -173,7 +169,6 @@ def headline(e: Evaluation, measures: Mapping[str, Measure]) -> list[tuple[str, 
 
 
 def figures(report: RunReport, index: int) -> list[dict[str, Any]]:
-    """Return the figures of a run with titles and captions."""
     from markupsafe import Markup
 
     e, drawn = report.evaluation, []
@@ -236,7 +231,6 @@ def label_table(report: RunReport) -> tuple[list[tuple[str, str]], list[list[Any
 
 
 def comparison(reports: Sequence[RunReport], names: Sequence[str]) -> dict[str, Any]:
-    """Return the comparison of the runs: measures, differences from the first one, and the labels that differ most."""
     from markupsafe import Markup
 
     evaluations, figure = [report.evaluation for report in reports], None
@@ -256,7 +250,6 @@ def comparison(reports: Sequence[RunReport], names: Sequence[str]) -> dict[str, 
 
 
 def compare_runs(first: Evaluation, other: Evaluation, name: str) -> dict[str, Any]:
-    """Return the differences of another run from the first one, and the labels that differ most."""
     positions = common_labels([first, other])
     a, b = (e.values["average_precision"][p] for e, p in zip((first, other), positions, strict=True))
     change, order = b - a, np.argsort(-(b - a), kind="stable")

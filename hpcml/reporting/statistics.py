@@ -26,8 +26,6 @@ LESS_IS_BETTER = {"brier", "ece"}
 
 @dataclass(frozen=True)
 class Measure:
-    """A line of the table of measures."""
-
     name: str
     macro: Interval
     n_labels: int
@@ -45,7 +43,6 @@ def list_measures(e: Evaluation) -> dict[str, Measure]:
 
 
 def list_row_measures(e: Evaluation) -> dict[str, Interval]:
-    """Return the measures that are means over rows, with intervals over rows."""
     kinds = {"P": "precision_at", "nDCG": "ndcg_at", "PSP": "propensity_scored_at"}
     measures = {
         f"{name}@{k}": e.intervals.get(kind, {}).get(k, Interval(value))._replace(value=value)
@@ -60,8 +57,6 @@ def list_row_measures(e: Evaluation) -> dict[str, Interval]:
 
 @dataclass(frozen=True)
 class LearningPoint:
-    """Mean and quartiles of a measure over labels with similar numbers of positives."""
-
     n_positive: float  # geometric mean
     n_labels: int
     mean: float

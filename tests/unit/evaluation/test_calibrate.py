@@ -126,10 +126,6 @@ def test_what_does_not_fit_is_refused(case, tmp_path):
         done((make.dataset(tmp_path / "two-data.h5", X, Y, label_names=["one"]), two))
     with pytest.raises(ConfigError, match="no split"):
         done(case, split="nowhere")
-    with pytest.raises(ConfigError, match=r"chance=0\.5: applies to --method search and half"):
-        hpcml.threshold(case[1], case[0], "label", split="all", method="shrink", chance=0.5)
-    with pytest.raises(ConfigError, match="method=shrink: applies to --measure label"):
-        hpcml.threshold(case[1], case[0], "micro", split="all", method="shrink")
     (tmp_path / "inf").mkdir()
     endless = make.model(tmp_path / "inf" / "model.h5", np.zeros((6, 12)), np.full(6, np.inf))
     with pytest.raises(DataError, match="a factor or a bias is not a finite number"):

@@ -10,7 +10,7 @@ from support import oracles_thresholds as oracles
 
 from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation import decision_kernels as kernels
-from hpcml.evaluation.decision import KAPPA, TAU, Tally, decide, decide_together, own_threshold, summarise
+from hpcml.evaluation.decision import KAPPA, TAU, decide, decide_together, own_threshold, summarise
 from hpcml.evaluation.probabilities import ProbabilityCounts, probabilities
 from hpcml.measures import MEASURES, auc, average_precision
 from hpcml.mpi import self_comm
@@ -58,16 +58,6 @@ def test_a_summary_of_few_positives_says_all(seed, positives, ties, shift):
     order = np.random.default_rng(seed + 1).permutation(scores.size)
     again = summarise(scores[order], np.flatnonzero(truth[order]))
     assert again.points.tobytes() == summary.points.tobytes()
-
-
-def test_parts_make_the_same_summary():
-    scores, truth = drawn(2, 500, 20, ties=True)
-    parts = [Tally(scores[truth], scores.min(), scores.max()) for _ in range(2)]
-    parts[0].add(scores[:170])
-    parts[1].add(scores[170:])
-    parts[0].counts += parts[1].counts
-    np.maximum(parts[0].top, parts[1].top, out=parts[0].top)
-    assert parts[0].summary().points.tobytes() == summarise(scores, np.flatnonzero(truth)).points.tobytes()
 
 
 @settings(max_examples=15, deadline=None)

@@ -121,15 +121,6 @@ def test_labels_without_positives_or_negatives_and_constant_scores(tmp_path):
     assert "1 label without a positive row in this split" in text
 
 
-def test_a_split_without_rows(tmp_path):
-    result = run(tmp_path, np.eye(3), np.eye(3), np.eye(3), split="none", splits={"none": []})
-    assert result.n_rows == 0
-    assert all(math.isnan(result.macro(name)) for name in MEASURES)
-    assert [name for name, value in result.micro.items() if not math.isnan(value)] == ["misclassified"]
-    assert result.micro["misclassified"] == 0
-    assert "0 rows" in str(result)
-
-
 def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(DataError, match="has 3 features but"):
         run(tmp_path, np.eye(3), np.eye(3), np.ones((3, 4)))
@@ -150,21 +141,6 @@ def test_misclassified_rows_are_counted(tmp_path):
     assert "misclassified pairs" not in str(result)
     result.verbose = True
     assert f"misclassified pairs of a row and a label: {wrong.sum()}, {wrong.mean():.1f} per label" in str(result)
-
-
-def test_labels_of_a_positive_or_two_are_not_among_the_best_and_worst(tmp_path):
-    """Of 12 labels every fourth has 2 positives, the others 3; with room for all 12 all are shown."""
-    Y = np.array([[row % 12 == label and (row < 24 or label % 4 > 0) for label in range(12)] for row in range(36)], dtype=float)
-    result = run(tmp_path, np.eye(36), Y, np.random.default_rng(0).standard_normal((12, 36)))
-
-    def shown(best):
-        names = [line.split()[0] for line in joined(result.describe(best)).splitlines() if line.startswith("  label")]
-        return sorted(int(name.removeprefix("label")) for name in names)
-
-    assert set(shown(2)) < {1, 2, 3, 5, 6, 7, 9, 10, 11} and len(shown(2)) == 4
-    assert shown(5) == [1, 2, 3, 5, 6, 7, 9, 10, 11]
-    assert shown(6) == list(range(12))
-    assert "worst labels with 3 or more positive rows" in joined(result.describe(2))
 
 
 def test_reports_hold_every_value(tmp_path):

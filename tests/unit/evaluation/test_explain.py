@@ -34,7 +34,7 @@ def slow_largest(w, top):
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("precision", ["<f4", "<f8"])
-@pytest.mark.parametrize("top", [1, 3, 49, 50, 200])
+@pytest.mark.parametrize("top", [3, 200])
 def test_features_are_those_of_all_weights(tmp_path, weights, sparse, precision, top):
     W, columns, factors = weights
     path = make.model(tmp_path / "model.h5", W, columns=columns, factors=factors, precision=precision, sparse=sparse)
@@ -48,15 +48,6 @@ def test_features_are_those_of_all_weights(tmp_path, weights, sparse, precision,
         assert found.mass == pytest.approx((w**2).sum(), rel=1e-12)
         rest = np.delete(w, found.features)
         assert found.remaining == pytest.approx((rest**2).sum(), rel=1e-12, abs=0)
-
-
-def test_pruned_models_and_models_without_features(tmp_path, weights):
-    W, columns, factors = weights
-    model = Model(make.model(tmp_path / "a.h5", W, columns=columns, factors=factors)).pruned(0.8)
-    found = Features(model).largest(0, 100)
-    assert found.features.tolist() == slow_largest(model.weights(0), 100)
-    none = Model(make.model(tmp_path / "b.h5", np.zeros((2, 3)), factors=np.zeros(3)))
-    assert Features(none).largest(0, 5).n_weights == 0
 
 
 def named_model(folder, W, names, **options):

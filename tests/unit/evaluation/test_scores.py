@@ -137,11 +137,6 @@ def test_count_sorted(n_scores, n_values):
     assert above.sum() == n_scores
 
 
-def test_expanding_without_features():
-    tables = np.empty((2, 0)), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
-    assert expanded(*tables, np.arange(2)).shape == (0, 2)
-
-
 def test_blocks_cover_everything_within_their_limits(monkeypatch):
     for n_features in (0, 1, 10**6, 10**9):
         blocks = divide_labels(100, n_features)

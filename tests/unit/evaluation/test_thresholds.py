@@ -272,14 +272,6 @@ def test_what_does_not_fit_is_refused(tmp_path):
     ):
         with pytest.raises(ConfigError, match=sentence):
             stored(case, **options)
-    for options, sentence in (
-        ({"measure": "macro"}, "measure=macro: expected label, micro or instance"),
-        ({"method": "best"}, "method=best: expected shrink, search or half"),
-        ({"min_positives": 0}, "min_positives=0: expected at least 1"),
-        ({"chance": 2.0}, "chance=2.0: expected at most 1"),
-    ):
-        with pytest.raises(ConfigError, match=sentence):
-            hpcml.threshold(case[1], case[0], **({"measure": "label"} | options))
     assert Model(case[1]).threshold_source == ""
     empty = make.dataset(tmp_path / "empty.h5", np.ones((3, 12)), np.zeros((3, 7)))
     with pytest.raises(DataError, match="no row of split all has a label"):
@@ -295,16 +287,6 @@ def test_what_does_not_fit_is_refused(tmp_path):
         with pytest.raises(DataError, match="damaged model"):
             Model(edit(case[1], entry("labels/threshold", 2, value)))
         edit(case[1], entry("labels/threshold", 2, 0))
-
-
-def test_training_rows_are_noticed(tmp_path):
-    case = files(tmp_path, 8, False)
-    train("dual", None, case[0], tmp_path / "run", min_positives=0)
-    seen = stored((case[0], tmp_path / "run" / "model.h5"), split="train")
-    assert (seen.seen.n_rows, seen.n_rows) == (30, 30)
-    assert "warning: all 30 rows are training rows" in str(seen)
-    unseen = stored((case[0], tmp_path / "run" / "model.h5"), split="valid", force=True)
-    assert unseen.seen.n_rows == 0 and "training rows" not in str(unseen)
 
 
 def test_scores_that_tell_nothing_are_noticed(tmp_path):

@@ -1,25 +1,21 @@
 """The best labels of rows: against sorting all scores, from dense and sparse models, in every format; precision at k."""
 
-import csv
 import json
 
 import h5py
 import numpy as np
 import pytest
-from anndata.io import read_elem
 from hypothesis import given
 from hypothesis import strategies as st
 from support import make
 from support.edits import attributes, edit
 from support.judged import judged, lines_of, predicted
-from support.predicted import predict_text
 
 from hpcml import mpi
 from hpcml.errors import NonFiniteError
 from hpcml.evaluation.top import Best, find_true_labels
 from hpcml.log import Log
 from hpcml.model import scoring as scoring_module
-from hpcml.model.open import open_model
 from hpcml.prediction import predict as module
 
 SELF, QUIET = mpi.self_comm(), Log(1)
@@ -93,16 +89,6 @@ def test_h5(files, tmp_path, small_chunks, top):
     assert labels.tolist() == expected.tolist()
     assert scores.tobytes() == np.take_along_axis(files[2], expected, axis=1).tobytes()
     assert lines_of(output)[0] == [f"doc {i}, ö" for i in ROWS for _ in range(expected.shape[1])]
-
-
-def test_of_a_text_it_is_the_same(tmp_path, files, small_chunks):
-    with h5py.File(files[0]) as file:
-        (tmp_path / "in.svm").write_text("".join(make.svmlight_lines(read_elem(file["X"]), ["0"] * 40)))
-    predict_text(SELF, open_model(files[1]), tmp_path / "in.svm", tmp_path / "text.csv", False, QUIET, top=3)
-    expected = list(csv.reader(run(files, tmp_path / "data.csv", 3, split="all").open(encoding="utf-8")))
-    found = list(csv.reader((tmp_path / "text.csv").open(encoding="utf-8")))
-    assert [line[1:] for line in found] == [line[1:] for line in expected]
-    assert [f"doc {line[0]}, ö" for line in found[1:]] == [line[0] for line in expected[1:]]  # without ids
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -113,11 +113,6 @@ def test_what_is_missing_is_named(monkeypatch):
         page([run_report(LABELS)], "one", DATE)
 
 
-def test_only_one_is_printed_as_one():
-    shown = {1.0: "1.000", 0.9998: "> 0.999", 0.9994: "0.999", 0.5: "0.500", 0.0012: "0.0012", 0.0: "0.000"}
-    assert {value: number(value) for value in shown} == shown
-
-
 def test_of_very_many_labels_those_of_most_rows_are_in_the_table():
     report = run_report(LABELS, most=20)
     text = page([report], "", DATE)
@@ -205,12 +200,3 @@ def test_figures_of_the_optimiser_are_there_only_if_they_are_asked_for():
     report.gap = None
     shown = words_of(page([report], "one", DATE))
     assert "iterations" not in shown and not re.search(r"\bgap\b", shown, re.IGNORECASE)
-
-
-def test_a_page_without_titles_says_how_to_show_them():
-    report = run_report(LABELS)
-    assert "--titles" not in page([report], "one", DATE)
-    report.titles = {}
-    assert "Use --titles FILE to show the titles of rows" in words_of(page([report], "one", DATE))
-    report.row_ids = {}  # there is nothing to find titles by
-    assert "--titles" not in page([report], "one", DATE)
