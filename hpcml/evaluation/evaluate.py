@@ -170,7 +170,9 @@ class Evaluation(LabelMeasures, ReportedResult):
         n_labels = len(self.label_names)
         if n_labels > 1:
             n_macro = int((self.n_positive > 0).sum())
-            yield f"macro: mean over the {plural(n_macro, 'label')} with positive rows; micro: all pairs of a row and a label"
+            sizes = {heading: int(self.in_macro(m).sum()) for m, heading in HEADINGS.items() if m in self.values}
+            fewer = "".join(f", {heading} over {size:,}" for heading, size in sizes.items() if size < n_macro)
+            yield f"macro: mean over the {plural(n_macro, 'label')} with positive rows{fewer}; micro: all row-label pairs"
         if self.block_sums:
             over = "groups of rows" if self.has_groups else "rows"
             yield f"±: half of the {LEVEL} % bootstrap interval, over {over}" + ("; of macro: over labels" if n_labels > 1 else "")
@@ -197,7 +199,7 @@ class Evaluation(LabelMeasures, ReportedResult):
             yield f"labels of a row, and all pairs in micro, are ordered by {self.compared_by}"
         yield f"break-even (R-precision): macro {cell(self.macro('break_even'))}, micro {cell(self.micro['break_even'])}"
         wrong = self.micro["misclassified"], self.macro("misclassified")
-        yield f"misclassified pairs of a row and a label: {cell(wrong[0], ',.0f')}, {cell(wrong[1], ',.1f')} per label"
+        yield f"misclassified row-label pairs: {cell(wrong[0], ',.0f')}, {cell(wrong[1], ',.1f')} per label"
         counts = (f"{HEADINGS[m]} {int(self.in_macro(m).sum()):,}" for m in HEADINGS)
         yield f"labels in each macro mean: {', '.join(counts)}"
         if self.by_frequency:

@@ -27,14 +27,7 @@ from hpcml.evaluation.wrong import WrongRow, describe_wrong_row
 from hpcml.log import label_with_title, named, plural
 from hpcml.reporting import draw
 from hpcml.reporting.gather import RunReport
-from hpcml.reporting.statistics import (
-    Measure,
-    common_labels,
-    compare_measures,
-    learning_curve,
-    list_measures,
-    list_row_measures,
-)
+from hpcml.reporting.statistics import Measure, common_labels, compare_measures, learning_curve, list_measures, list_row_measures
 from hpcml.version import version
 
 HERE = Path(__file__).parent

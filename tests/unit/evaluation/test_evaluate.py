@@ -138,9 +138,9 @@ def test_misclassified_rows_are_counted(tmp_path):
     assert result.values["misclassified"].tolist() == wrong.tolist()
     assert result.micro["misclassified"] == wrong.sum()
     assert result.macro("misclassified") == wrong.mean()
-    assert "misclassified pairs" not in str(result)
+    assert "misclassified row-label" not in str(result)
     result.verbose = True
-    assert f"misclassified pairs of a row and a label: {wrong.sum()}, {wrong.mean():.1f} per label" in str(result)
+    assert f"misclassified row-label pairs: {wrong.sum()}, {wrong.mean():.1f} per label" in str(result)
 
 
 def test_reports_hold_every_value(tmp_path):
