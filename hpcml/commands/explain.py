@@ -79,7 +79,7 @@ class Explain(Operation[Answer]):
         With `row` a `WhyRows`, with `wrong` a `MostWrong`, with `unlearnt` a `Learnability`, on all ranks. `str` formats each of
         them, and `as_dict()` returns its content. Collective over the session.
         """
-        from hpcml.evaluation.explain import explain, why
+        from hpcml.evaluation.explain import explain, explain_rows
         from hpcml.evaluation.seen import split_to_judge
         from hpcml.evaluation.unlearnt import find_unlearnt
         from hpcml.evaluation.wrong import most_wrong
@@ -91,7 +91,7 @@ class Explain(Operation[Answer]):
         check_outputs(session, self.force, [self.model, self.data, self.titles], json=self.json)
         with nullcontext() if self.data is None else opened_dataset(session, self.data) as dataset:
             if self.row:
-                return why(comm, model, dataset, self.row, self.label, top)
+                return explain_rows(comm, model, dataset, self.row, self.label, top)
             if self.wrong is None and not self.unlearnt:
                 return explain(comm, model, self.label, top, self.json is not None or not self.shown_only)
             split = split_to_judge(comm, dataset, self.split, log)

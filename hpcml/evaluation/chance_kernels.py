@@ -7,7 +7,7 @@ from hpcml.kernels.elementary import exp, log
 from hpcml.kernels.elementwise import over
 
 _HALF_LOG_TURN = 0.9189385332046727  # ½ log 2π
-_STIRLING = 32.0  # from here on Stirling's series is exact in float64
+_STIRLING = 32.0  # from this number on Stirling's series is exact in float64
 
 
 @njit
@@ -28,12 +28,12 @@ def _log_choose(n, k):
 
 @njit
 def _tail(k, n, n_marked, n_drawn):
-    """P(at least k marked), of so many drawn of n."""
+    """P(at least k of the drawn items are marked), for n_drawn of n items without replacement."""
     if k <= max(0.0, n_drawn + n_marked - n):
         return 1.0
     if k > min(n_marked, n_drawn):
         return 0.0
-    upper = k * (n + 2.0) > (n_drawn + 1.0) * (n_marked + 1.0)  # above the mode; else it is 1 less the other tail
+    upper = k * (n + 2.0) > (n_drawn + 1.0) * (n_marked + 1.0)  # above the mode; else 1 minus the lower tail
     k = k if upper else k - 1.0
     logs = _log_choose(n_marked, k) + _log_choose(n - n_marked, n_drawn - k) - _log_choose(n, n_drawn)
     term, total = 1.0, 0.0
@@ -55,10 +55,9 @@ def _tails(n, hits, n_marked, n_drawn, out):
         out[i] = _tail(hits[i], n, n_marked[i], n_drawn[i])
 
 
-def at_least(hits: np.ndarray, n_rows: int, n_marked: np.ndarray, n_drawn: np.ndarray | int) -> np.ndarray:
-    """The probability that of `n_drawn` of `n_rows` rows, taken at random, `hits` or more are among
-    the `n_marked`.
+def hypergeometric_tail(hits: np.ndarray, n_rows: int, n_marked: np.ndarray, n_drawn: np.ndarray | int) -> np.ndarray:
+    """Return the probability that at least `hits` of `n_drawn` random rows of `n_rows` are among `n_marked` rows.
 
-    Counts, or numbers, of any shape. The relative error is about 3e-15 n_rows.
+    Counts are numbers or arrays of equal shape. The relative error is about 3e-15 n_rows.
     """
     return over(lambda *counts_and_out: _tails(float(n_rows), *counts_and_out), hits, n_marked, n_drawn)

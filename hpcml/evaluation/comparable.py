@@ -1,8 +1,8 @@
-"""Values by which labels are compared: log-odds, where the model has probabilities, else scores.
+"""Values that are comparable between labels: log-odds if the model has probabilities, else scores.
 
-Scores of different labels have one scale only if the labels were trained alike. Probabilities always do. Their log-odds, slope ·
-score + offset, have the same order, and do not become equal where probabilities round to 0 or 1. Within a label the order stays
-that of the scores. All that ranks the labels of a row, or pairs of rows and labels together, takes its values from here.
+Scores of different labels share a scale only if the labels were trained alike; probabilities always do. Log-odds (slope · score +
+offset) have the order of the probabilities and do not become equal where probabilities round to 0 or 1. Within a label they have
+the order of the scores. Every ranking of the labels of a row, or of pairs of rows and labels, uses these values.
 """
 
 from __future__ import annotations
@@ -17,20 +17,15 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 class Comparable:
-    """Makes values that can be compared out of the scores of some labels. Local."""
-
     def __init__(self, model: Trained, labels: np.ndarray) -> None:
-        """`labels` (n) are label numbers of the model; below, a label is its place among these."""
+        """`labels` (n) are label numbers of the model; the methods take positions among them."""
         sigmoids, self.n_labels = model.sigmoids, labels.size
         self.by = BY_SCORE if sigmoids is None else BY_PROBABILITY
-        # empty: scores as they are
+        # empty: values are scores
         self.sigmoids = (np.zeros(0),) * 2 if sigmoids is None else (sigmoids[0][labels], sigmoids[1][labels])
 
     def values(self, scores: np.ndarray, labels: slice | np.ndarray | int) -> np.ndarray:
-        """Return the values of scores (n) for a label or for labels[i], or of scores (n, B) for consecutive labels.
-
-        The values of a label are in ascending order if its scores are.
-        """
+        """Return the values of scores (n) of a label or of labels[i], or of scores (n, B) of consecutive labels."""
         if self.by == BY_SCORE:
             return scores
         slope, offset = (values[labels] for values in self.sigmoids)
@@ -40,17 +35,16 @@ class Comparable:
             odds[scores == -np.inf] = -np.inf  # rows without a score stay last
         return odds
 
-    def distances(self, apart: np.ndarray, labels: np.ndarray | int) -> np.ndarray:
-        """How far apart the values (n) are of scores for labels[i] that are so far apart."""
+    def distances(self, differences: np.ndarray, labels: np.ndarray | int) -> np.ndarray:
         if self.by == BY_SCORE:
-            return apart
+            return differences
         slope = self.sigmoids[0][labels]
         with np.errstate(over="ignore", invalid="ignore"):
-            distances: np.ndarray = np.where(slope > 0, slope * apart, 0.0)  # no 0 · ∞
+            distances: np.ndarray = np.where(slope > 0, slope * differences, 0.0)  # no 0 · ∞
         return distances
 
     def thresholds(self, value: float) -> np.ndarray:
-        """The score (n_labels) above which alone a label's values are above `value`."""
+        """Return the largest score (n_labels) of each label whose value is at most `value`."""
         if self.by == BY_SCORE:
             return np.full(self.n_labels, value)
         low, high = (np.full(self.n_labels, _rank(end)) for end in (-_LARGEST, _LARGEST))
@@ -62,22 +56,20 @@ class Comparable:
         return np.where(ends, _LARGEST, _number(low))
 
     def least(self, value: float) -> np.ndarray:
-        """The least score (n_labels) of each label whose value is not below `value`."""
+        """Return the smallest score (n_labels) of each label whose value is at least `value`."""
         below = np.nextafter(value, -np.inf)
         return np.nextafter(self.thresholds(float(below)), np.inf)
 
 
 def probability(log_odds: float) -> float:
-    """1 / (1 + exp(−log-odds))."""
     return float(elementary.sigmoid(float(log_odds)))
 
 
 def _rank(number: float) -> int:
-    """The place of a float64 among all, from that of 0, which has 0."""
+    """Return the position of a float64 among all float64 numbers; 0 has 0."""
     bits = int(np.abs(np.float64(number)).view(np.int64))
     return bits if number >= 0 else -bits
 
 
 def _number(rank: np.ndarray) -> np.ndarray:
-    """The float64 (n) in these places."""
     return np.copysign(np.abs(rank).view(np.float64), np.where(rank < 0, -1.0, 1.0))

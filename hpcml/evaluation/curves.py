@@ -1,6 +1,6 @@
-"""Precision, recall and F1 at every threshold, by groups of labels; how true probabilities are.
+"""Precision, recall and F1 at every threshold, by groups of labels, and the reliability of probabilities.
 
-Everything is a count, so the curves are the same bits on any number of ranks.
+All results follow from counts, so they have the same bits on any number of ranks.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import TypeAlias
 import numpy as np
 
 from hpcml import mpi
-from hpcml.evaluation.judged import Counts, JudgedRows, ScoreObserver, reduce_together, split_by_lane
+from hpcml.evaluation.scored_rows import Counts, ScoredRows, ScoreObserver, reduce_together, split_by_lane
 from hpcml.measures import Ranking, average_precision, f1, precision, recall
 
-EDGES = (0, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000)  # the least positives of the labels of each group
-FINE = 1000  # of these equal parts of 0 to 1 a probability is rounded to one
-# A label's number in the model and probabilities (ascending): the scores that have them. None: the scores are no probabilities.
+EDGES = (0, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000)  # the smallest number of positives of each group of labels
+FINE = 1000  # probabilities are rounded to one of these equal parts of 0 to 1
+# Maps a label's number in the model and probabilities (ascending) to their scores. None: the model has no probabilities.
 ScoresOf: TypeAlias = Callable[[int, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Pairs given, and rightly, at thresholds just below each score (n, falling) of a true pair."""
+    """Numbers of predicted pairs and hits at thresholds just below each score (n, descending) of a true pair."""
 
     name: str
     n_labels: int
@@ -36,48 +36,40 @@ class Curve:
 
     @property
     def precision(self) -> np.ndarray:
-        """The share of hits among what is given (n)."""
         return precision(self.n_hits, self.n_given)
 
     @property
     def recall(self) -> np.ndarray:
-        """The share of hits among the true pairs (n)."""
         return recall(self.n_hits, self.n_positive)
 
     @property
     def f1(self) -> np.ndarray:
-        """F1 (n)."""
         return f1(self.n_hits, self.n_given, self.n_positive)
 
     def thinned(self, n: int) -> Curve:
-        """About n of the points, evenly by recall, the last and the best among them."""
-        wanted = np.searchsorted(self.n_hits, np.linspace(1, max(1, self.n_positive), n))
+        """Return about n of the points, spaced evenly by recall, including the last one and the one with the largest F1."""
+        points = np.searchsorted(self.n_hits, np.linspace(1, max(1, self.n_positive), n))
         best = [int(self.f1.argmax())] if self.scores.size else []
-        places = np.unique(np.append(np.minimum(wanted, max(0, self.scores.size - 1)), best))[: max(1, self.scores.size)]
-        places = places[places < self.scores.size].astype(np.int64)
-        return replace(self, scores=self.scores[places], n_given=self.n_given[places], n_hits=self.n_hits[places])
+        points = np.unique(np.append(np.minimum(points, max(0, self.scores.size - 1)), best))[: max(1, self.scores.size)]
+        points = points[points < self.scores.size].astype(np.int64)
+        return replace(self, scores=self.scores[points], n_given=self.n_given[points], n_hits=self.n_hits[points])
 
 
-def curve_of(name: str, n_labels: int, values: np.ndarray, ranking: Ranking) -> Curve:
-    """The curve of a ranking whose ties have these scores (ascending)."""
-    hits = np.cumsum(ranking.relevant)
-    given = ranking.greater + ranking.equal
-    return Curve(name, n_labels, values[::-1], given, hits, ranking.n_positive, average_precision(ranking))
+def make_curve(name: str, n_labels: int, values: np.ndarray, ranking: Ranking) -> Curve:
+    hits, n_given = np.cumsum(ranking.relevant), ranking.greater + ranking.equal
+    return Curve(name, n_labels, values[::-1], n_given, hits, ranking.n_positive, average_precision(ranking))
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Pairs of a row and a label by predicted probability."""
-
-    probability: float  # mean of the predicted ones
+    probability: float  # mean
     share_true: float
     n: int
 
 
 def group_names(n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """The group of each label (n) by its positives, and the names of those that are not empty."""
-    found = np.searchsorted(EDGES, n_positive, "right") - 1
-    present, groups = np.unique(found, return_inverse=True)
+    """Return the group of each label (n) by its number of positives, and the names of the groups."""
+    present, groups = np.unique(np.searchsorted(EDGES, n_positive, "right") - 1, return_inverse=True)
     names = []
     for group in present.tolist():
         upper = f" to {EDGES[group + 1] - 1:,}" if group + 1 < len(EDGES) else " or more"
@@ -86,57 +78,53 @@ def group_names(n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
 
 
 class Curves(ScoreObserver):
-    """A `ScoreObserver` that makes curves: about 40 bytes for each distinct score of a true pair."""
+    """A `ScoreObserver` that makes curves, with about 40 bytes for each distinct score of a true pair."""
 
     def __init__(self, n_positive: np.ndarray | None, scores_of: ScoresOf | None) -> None:
-        """`n_positive` of all labels, to group them by; None: their rows among those judged."""
+        """`n_positive`: number of rows of each label of the model, to group labels; None: the evaluated rows."""
         self._n_positive, self._scores_of = n_positive, scores_of
-        self._labels = self.groups = np.zeros(0, dtype=np.int64)  # of each evaluated label: its number in the model, and its group
+        self._labels = self.groups = np.zeros(0, dtype=np.int64)  # number in the model and group of each evaluated label
         self.names: list[str] = []  # of the groups
         self.micro: Curve
         self.of_groups: list[Curve] = []
         self._counts: list[Counts] = []
         self._probable = np.zeros((2, FINE), dtype=np.int64)  # all pairs, and the true ones
 
-    def begin(self, judged: JudgedRows) -> None:
-        """Collective. The scores of true pairs are what the curves ask about."""
-        self.comm, self._labels, self._comparable, self._n_rows = judged.comm, judged.numbers, judged.comparable, judged.n_rows
-        self.groups, self.names = group_names(judged.n_positive() if self._n_positive is None else self._n_positive[self._labels])
-        of_pairs = judged.to_compare().positives
-        self._counts = list(map(Counts, split_by_lane(judged.comm, of_pairs, self.groups[judged.labels], len(self.names))))
+    def begin(self, scored: ScoredRows) -> None:
+        self.comm, self._labels, self._comparable, self._n_rows = scored.comm, scored.numbers, scored.comparable, scored.n_rows
+        self.groups, self.names = group_names(scored.n_positive() if self._n_positive is None else self._n_positive[self._labels])
+        values = scored.with_comparable_values().positives
+        self._counts = list(map(Counts, split_by_lane(scored.comm, values, self.groups[scored.labels], len(self.names))))
         if self._scores_of is not None:
-            bounds = np.searchsorted(judged.labels, np.arange(self._labels.size + 1)).tolist()
+            bounds = np.searchsorted(scored.labels, np.arange(self._labels.size + 1)).tolist()
             for label, (begin, end) in enumerate(pairwise(bounds)):
                 if begin < end:
-                    self._probable[1] += self._binned(label, np.sort(judged.positives[begin:end]))
+                    self._probable[1] += self._binned(label, np.sort(scored.positives[begin:end]))
 
     def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
-        """Count the scores of some rows."""
         for label, column in enumerate(ascending, begin):
             self._counts[self.groups[label]].add(self._comparable.values(column, label))
             if self._scores_of is not None:
                 self._probable[0] += self._binned(label, column)
 
     def _binned(self, label: int, ascending: np.ndarray) -> np.ndarray:
-        """Number of scores with a probability in each of the FINE parts."""
+        """Return the number of scores with a probability in each of the FINE parts."""
         edges = self._scores_of(int(self._labels[label]), np.arange(1, FINE) / FINE)
         return np.diff(np.searchsorted(ascending, edges), prepend=0, append=ascending.size)
 
     def end(self, pool: Counts, ranking: Ranking) -> None:
-        """Collective. Sum over the ranks."""
-        self.micro = curve_of("all labels", self._labels.size, pool.values, ranking)
+        self.micro = make_curve("all labels", self._labels.size, pool.values, ranking)
         reduce_together(self.comm, [counts.tally for counts in self._counts])
         sizes = np.bincount(self.groups, minlength=len(self.names))
         for name, counts, size in zip(self.names, self._counts, sizes.tolist(), strict=True):
             if counts.values.size:
-                self.of_groups.append(curve_of(name, size, counts.values, counts.ranking(self._n_rows * size)))
+                self.of_groups.append(make_curve(name, size, counts.values, counts.ranking(self._n_rows * size)))
         self._probable = mpi.allreduce_sum(self.comm, self._probable.ravel()).reshape(2, FINE)
 
     def reliability(self, n_bins: int = 10) -> list[Bin]:
-        """How often pairs of a predicted probability are true, in equal parts of 0 to 1."""
         if self._scores_of is None:
             return []
         counts, true = self._probable.reshape(2, n_bins, -1)
         middles = ((np.arange(FINE) + 0.5) / FINE).reshape(n_bins, -1)
         parts = [part for part in zip(counts, true, middles, strict=True) if part[0].sum()]
-        return [Bin(float((n * places).sum() / n.sum()), float(hits.sum() / n.sum()), int(n.sum())) for n, hits, places in parts]
+        return [Bin(float((n * middle).sum() / n.sum()), float(hits.sum() / n.sum()), int(n.sum())) for n, hits, middle in parts]

@@ -1,76 +1,76 @@
-"""Compiled passes of `hpcml.evaluation.decision`: scores into places, F1 along a grid, sigmoids."""
+"""Kernels of `hpcml.evaluation.decision`: counts of scores between points, F1 on a grid, sigmoids."""
 
 import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.elementary import exp, sigmoid, softplus
 
-OFFSETS = 1 << 16  # steps in which the way from one place to the next is measured
-_STEPS = 100  # of Newton's method, at most
+OFFSETS = 1 << 16  # steps between two points in which offsets are measured
+_STEPS = 100  # largest number of steps of Newton's method
 
 
 @njit
 def tally(scores, values, starts, top, count, equal, offset):
-    """Add scores (n) to the last ascending `values` (K) not above them; values[0] is above none.
+    """Count scores (n) at the last of the ascending `values` (K) that is not above them; no score is below values[0].
 
-    `starts` (S) has the place of S equal steps from values[0] to values[K − 1]. Adds to count,
-    equal (scores that are the value itself) and offset (the way to the next value, in OFFSETS
-    steps), each K int64; raises top (K) to the largest score.
+    `starts` (S) has the index of that value for S equal steps from values[0] to values[K − 1]. Adds to count, equal (scores equal
+    to the value) and offset (distance towards the next value, in OFFSETS steps), each (K) int64; raises top (K) to the largest
+    score.
     """
     last = values.size - 1
     low, width = values[0], values[last] - values[0]
     scale = starts.size / width if width > 0.0 else 0.0
     for k in range(scores.size):
         score = np.float64(scores[k])
-        place = starts[min(np.int64((score - low) * scale), starts.size - 1)]
-        while place > 0 and values[place] > score:
-            place -= 1
-        while place < last and values[place + 1] <= score:
-            place += 1
-        count[place] += 1
-        top[place] = max(top[place], score)
-        if score == values[place]:
-            equal[place] += 1
-        elif place < last:
-            offset[place] += np.int64((score - values[place]) / (values[place + 1] - values[place]) * OFFSETS)
+        point = starts[min(np.int64((score - low) * scale), starts.size - 1)]
+        while point > 0 and values[point] > score:
+            point -= 1
+        while point < last and values[point + 1] <= score:
+            point += 1
+        count[point] += 1
+        top[point] = max(top[point], score)
+        if score == values[point]:
+            equal[point] += 1
+        elif point < last:
+            offset[point] += np.int64((score - values[point]) / (values[point + 1] - values[point]) * OFFSETS)
 
 
 @njit
 def _add_f1(values, positive, negative, positive_offset, equal, grid, out):
-    """out[g] += F1 at grid[g]; in a place scores lie evenly, positives at its value if all do."""
+    """out[g] += F1 at grid[g]; scores are uniform between points; positives are at the points if all their offsets are 0."""
     last, hits, others, n_positive = values.size - 1, 0.0, 0.0, 0.0
     exact = True
     for i in range(values.size):
         n_positive += positive[i]
         exact = exact and positive_offset[i] == 0.0
-    place = last + 1
+    point = last + 1
     for g in range(grid.size - 1, -1, -1):
-        while place > 0 and values[place - 1] >= grid[g]:
-            place -= 1
-            hits += positive[place]
-            others += negative[place]
-        some_hits, some_others = hits, others
-        if 0 < place <= last:
-            share = (values[place] - grid[g]) / (values[place] - values[place - 1])
-            some_others += share * (negative[place - 1] - equal[place - 1])
+        while point > 0 and values[point - 1] >= grid[g]:
+            point -= 1
+            hits += positive[point]
+            others += negative[point]
+        interpolated_hits, interpolated_others = hits, others
+        if 0 < point <= last:
+            share = (values[point] - grid[g]) / (values[point] - values[point - 1])
+            interpolated_others += share * (negative[point - 1] - equal[point - 1])
             if not exact:
-                some_hits += share * positive[place - 1]
-        out[g] += 2.0 * some_hits / (some_hits + some_others + n_positive)
+                interpolated_hits += share * positive[point - 1]
+        out[g] += 2.0 * interpolated_hits / (interpolated_hits + interpolated_others + n_positive)
 
 
 @njit
 def add_f1(indptr, values, positive, negative, positive_offset, equal, groups, grid, out):
-    """out[groups[l], g] += F1 of label l, of places indptr[l]..indptr[l + 1], at grid[g]."""
+    """out[groups[l], g] += F1 of label l, with the points indptr[l]..indptr[l + 1], at grid[g]."""
     for label in range(groups.size):
         a, b = indptr[label], indptr[label + 1]
         if groups[label] >= 0:
-            some = (values[a:b], positive[a:b], negative[a:b], positive_offset[a:b], equal[a:b])
-            _add_f1(*some, grid, out[groups[label]])
+            points = (values[a:b], positive[a:b], negative[a:b], positive_offset[a:b], equal[a:b])
+            _add_f1(*points, grid, out[groups[label]])
 
 
 @njit
 def add_mass(x, weights, groups, edges, mass, moment):
-    """mass[g, k] += weights[i], moment[g, k] += weights[i] x[i]; x[i] in bin k of the edges."""
+    """mass[g, k] += weights[i] and moment[g, k] += weights[i] x[i] for x[i] in bin k of the edges."""
     for i in range(x.size):
         if groups[i] >= 0 and weights[i] > 0:
             k = min(max(np.searchsorted(edges, x[i], "right") - 1, 0), mass.shape[1] - 1)
@@ -90,7 +90,7 @@ def _loss(x, weights, targets, slope, offset):
 
 @njit
 def _derivatives(x, weights, targets, slope, offset, out):
-    """out (5): `_loss`'s derivatives by slope, offset, slope², slope · offset, offset²."""
+    """out (5) = first and second derivatives of `_loss` by slope, offset, slope², slope · offset, offset²."""
     out[:] = 0.0
     for i in range(x.size):
         z = slope * x[i] + offset
@@ -106,14 +106,14 @@ def _derivatives(x, weights, targets, slope, offset, out):
 
 @njit
 def _prior(q, slope, offset):
-    """½ (θ − θ₀)ᵀ Q (θ − θ₀); q (5) = θ₀, then Q's three numbers."""
+    """½ (θ − θ₀)ᵀ Q (θ − θ₀); q (5) = θ₀ and the three distinct entries of Q."""
     a, b = slope - q[0], offset - q[1]
     return 0.5 * (q[2] * a * a + 2.0 * q[3] * a * b + q[4] * b * b)
 
 
 @njit
 def _newton(x, weights, targets, q, flat, out):
-    """Minimise `_loss` + `_prior` by Newton's method with step halving; `flat` holds the slope."""
+    """Minimise `_loss` + `_prior` by Newton's method with step halving; with `flat` the slope is fixed."""
     d = np.empty(5)
     f = _loss(x, weights, targets, out[0], out[1]) + _prior(q, out[0], out[1])
     for _ in range(_STEPS):
@@ -140,10 +140,9 @@ def _newton(x, weights, targets, q, flat, out):
 
 @njit
 def fit_sigmoid(x, weights, targets, q, out):
-    """The slope ≥ 0 and offset (out, 2) with the least Σ w (log(1 + e^z) − t z) + prior.
+    """out (2) = the slope ≥ 0 and the offset that minimise Σ w (log(1 + e^z) − t z) + prior.
 
-    x, weights, targets (n); q (5): the prior's mean, and its precision (slope², slope · offset,
-    offset²); out begins at the mean.
+    x, weights, targets (n); q (5): mean of the prior and its precision (slope², slope · offset, offset²).
     """
     out[0], out[1] = q[0], q[1]
     _newton(x, weights, targets, q, False, out)
@@ -154,7 +153,7 @@ def fit_sigmoid(x, weights, targets, q, out):
 
 @njit
 def curvature(x, weights, slope, offset, out):
-    """out (3): the second derivatives of `_loss` (slope², slope · offset, offset²)."""
+    """out (3) = second derivatives of `_loss` by slope², slope · offset, offset²."""
     d = np.empty(5)
     _derivatives(x, weights, weights, slope, offset, d)
     out[:] = d[2:]
@@ -162,7 +161,7 @@ def curvature(x, weights, slope, offset, out):
 
 @njit
 def fit_labels(indptr, x, weights, targets, priors, out):
-    """`fit_sigmoid` of points indptr[l]..indptr[l + 1] of label l; priors (L, 5), out (L, 2)."""
+    """Apply `fit_sigmoid` to the points indptr[l]..indptr[l + 1] of each label l; priors (L, 5), out (L, 2)."""
     for label in range(out.shape[0]):
         a, b = indptr[label], indptr[label + 1]
         fit_sigmoid(x[a:b], weights[a:b], targets[a:b], priors[label], out[label])
@@ -170,7 +169,7 @@ def fit_labels(indptr, x, weights, targets, priors, out):
 
 @njit
 def sigmoids(scores, slope, offset, out):
-    """out[i, l] = 1 / (1 + exp(−slope[l] scores[i, l] − offset[l])); (n, B), may be one array."""
+    """out[i, l] = 1 / (1 + exp(−slope[l] scores[i, l] − offset[l])); (n, B); out may be scores."""
     for i in range(scores.shape[0]):
         for lane in range(scores.shape[1]):
             out[i, lane] = sigmoid(slope[lane] * scores[i, lane] + offset[lane])

@@ -1,6 +1,6 @@
-"""Features of linear models: a label's by squared weight, and a row's by their share of its score.
+"""The most important features of labels, by squared weight, and of predictions, by contribution to the score, for linear models.
 
-C. Elkan, *Extreme multilabel learning* (2015), has the mass of the features that are not shown.
+C. Elkan, *Extreme multilabel learning* (2015), reports the mass (sum of squares) of the weights that are not shown.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -28,79 +27,96 @@ from hpcml.model.scoring import Scorer
 from hpcml.model.trained import Trained
 from hpcml.partition import even_bounds, offsets
 
-SHOWN = 5  # labels, where none are named
-PER_CHUNK = 256  # labels that are sent together
-BEST = 3  # labels of a row with the largest scores that are shown beside its own, where none are named
-SHOWN_IDS = 1000  # that a wrong one is compared with
+N_LABELS_SHOWN = 5  # if no label is named
+LABELS_PER_MESSAGE = 256
+N_BEST = 3  # labels of a row with the largest scores that are explained, if no label is named
+N_IDS_COMPARED = 1000  # ids that may be suggested for an unknown one
+LONGEST = 60  # characters of a feature in a table of 100 columns
 
 
 @dataclass
 class LabelWeights:
-    """A label's features (k) of the largest squared weights, of equal ones the lower number."""
+    """The features (k) of a label with the largest squared weights; lower numbers first among equal ones."""
 
     label: int
     features: np.ndarray
     weights: np.ndarray  # (k) float64
-    n_weights: int  # that are not 0
-    top: float  # the sum of the squares of `weights`
-    remaining: float  # the sum of the squares of the others
+    n_weights: int  # non-zero weights of the label
+    top: float  # sum of the squares of `weights`
+    remaining: float  # sum of the squares of the other weights
 
     @property
     def mass(self) -> float:
-        """The sum of all squared weights of the label."""
         return self.top + self.remaining
 
     def share(self, square: float) -> float:
-        """A part of the mass; NaN if there is none, as the squares of the least weights may all be 0."""
+        """Return a part of the mass as a fraction; NaN if all squares are 0, as those of tiny weights may be."""
         return square / self.mass if self.mass else math.nan
 
 
 @dataclass
 class Explanation(ReportedResult):
-    """The features of some labels of a model, on rank 0; `names` of features, if they have any."""
+    """The most important features of labels of a linear model, on rank 0.
+
+    Attributes
+    ----------
+    model : Model
+        The model.
+    labels : list of LabelWeights
+        For each explained label its features, their weights (float64) and the mass of the others.
+    shown : ndarray
+        Numbers of the labels in the text.
+    names : mapping
+        Names of features by number.
+    fields : sequence of Field
+        Fields of the text and their tags, if the model has several.
+
+    Examples
+    --------
+    >>> print(hpcml.explain("run", label=["sea"], top=20))
+    """
 
     model: Model
     labels: list[LabelWeights]
-    shown: np.ndarray  # labels that people are shown
+    shown: np.ndarray
     names: Mapping[int, str]
     fields: Sequence[Field]
 
     def describe(self) -> Iterator[str]:
-        """Return a table for each label that people are shown."""
         model, by_label = self.model, {each.label: each for each in self.labels}
         yield f"{model.path}: {len(self.shown):,} of {plural(model.n_labels, 'label')}, {plural(model.n_features, 'feature')}"
-        yield (
-            "weight: what a value of 1 adds to the score; squared: its square; share: that square in % of all squares of the label"
-        )
+        yield "weight: added to the score by a value of 1; share: squared weight in % of all squared weights of the label"
         if self.fields:
             kinds = (f"{f.tag} = {'value' if f.whole else 'word'} of {f.name}" for f in self.fields)
-            yield "behind a feature stands its field: " + ", ".join(kinds)
+            yield "a feature ends with the tag of its field: " + ", ".join(kinds)
         for label in self.shown.tolist():
             each, rows = by_label[label], plural(int(model.labels["n_positive"][label]), "training row")
             name = named(label_with_title(model.label_names[label], model.label_titles, label))
             yield from ["", f"{name}: {rows}, {plural(each.n_weights, 'feature')}, intercept {model.bias[label]:.4g}"]
             if not each.n_weights:
-                yield "  no weights: every row has the same score"
+                yield "  no weights: all rows have the same score"
                 continue
-            cells, rest = [["  feature", "weight", "squared", "share"]], plural(each.n_weights - each.features.size, "feature")
+            cells, others = (
+                [["  feature", "weight", "squared", "share"]],
+                plural(each.n_weights - each.features.size, "other feature"),
+            )
             columns = zip(each.features.tolist(), each.weights.tolist(), strict=True)
-            lines = [(self.names[feature], f"{weight:.4g}", weight * weight) for feature, weight in columns]
-            for name, weight, square in [*lines, (f"(remaining mass: {rest})", "", each.remaining)]:
+            lines = [(named(self.names[feature], LONGEST), f"{weight:.4g}", weight * weight) for feature, weight in columns]
+            for name, weight, square in [*lines, (f"({others})", "", each.remaining)]:
                 cells.append([f"  {name}", weight, f"{square:.4g}", cell(100 * each.share(square), ".2f")])
             yield from table(cells)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything, of all labels, for JSON."""
+        """Return everything, of all explained labels, for JSON."""
         model, by_tag, labels = self.model, {field.tag: field.name for field in self.fields}, []
         for each in self.labels:
             features = []
             for feature, weight in zip(each.features.tolist(), each.weights.tolist(), strict=True):
                 name, square = self.names.get(feature), weight * weight
-                of = {} if name is None or not by_tag else {"field": by_tag.get(name.rpartition(" ")[2])}
-                features.append(
-                    {"feature": feature, "name": name, **of, "weight": weight, "squared": square, "share": each.share(square)}
-                )
-            rest = {"n_features": each.n_weights - each.features.size, "squared": each.remaining}
+                field = {} if name is None or not by_tag else {"field": by_tag.get(name.rpartition(" ")[2])}
+                values = {"weight": weight, "squared": square, "share": each.share(square)}
+                features.append({"feature": feature, "name": name, **field, **values})
+            remaining = {"n_features": each.n_weights - each.features.size, "squared": each.remaining}
             of_label = {
                 "number": each.label,
                 "label": model.label_names[each.label],
@@ -110,7 +126,7 @@ class Explanation(ReportedResult):
                 "n_features": each.n_weights,
                 "mass": each.mass,
                 "features": features,
-                "remaining": {**rest, "share": each.share(each.remaining)},
+                "remaining": {**remaining, "share": each.share(each.remaining)},
             }
             labels.append(of_label)
         about = {"model": model.path, "n_labels": model.n_labels, "n_features": model.n_features}
@@ -118,8 +134,6 @@ class Explanation(ReportedResult):
 
 
 class Features:
-    """Which features stand in each column of a model, and with which factor."""
-
     def __init__(self, model: Model) -> None:
         factors = np.asarray(model.factors)
         present = np.flatnonzero(factors)
@@ -129,158 +143,171 @@ class Features:
         self.begins = offsets(np.bincount(model.columns[present], minlength=model.n_columns))
 
     def weights(self, label: int) -> tuple[np.ndarray, np.ndarray]:
-        """The features (ascending) with a weight of a label, and these weights (float64)."""
+        """Return the features (ascending) of a label with non-zero weights, and these weights (float64)."""
         columns, w = self.model.row(label)
         sizes = self.begins[columns + 1] - self.begins[columns]
         ends = offsets(sizes)
-        places = np.arange(ends[-1]) + np.repeat(self.begins[columns] - ends[:-1], sizes)
-        features, weights = self.features[places], np.repeat(w.astype(np.float64), sizes) * self.factors[places]
+        positions = np.arange(ends[-1]) + np.repeat(self.begins[columns] - ends[:-1], sizes)
+        features, weights = self.features[positions], np.repeat(w.astype(np.float64), sizes) * self.factors[positions]
         order = np.argsort(features, kind="stable")
         order = order[weights[order] != 0]
         return features[order], weights[order]
 
     def largest(self, label: int, top: int) -> LabelWeights:
-        """The `top` features of a label. Raises NonFiniteError if squares are no numbers."""
+        """Return the `top` features of a label. Raises NonFiniteError if a squared weight is not finite."""
         features, weights = self.weights(label)
         with np.errstate(over="ignore", invalid="ignore"):
             squares = weights * weights
         if not np.isfinite(squares).all():
             name = self.model.label_names[label]
             raise NonFiniteError(f"{self.model.path}: the squared weights of label {name!r} are not finite; train it again")
-        found = np.arange(features.size)
+        candidates = np.arange(features.size)
         if features.size > top:
-            found = np.flatnonzero(squares >= np.partition(squares, features.size - top)[features.size - top])
-        best = found[np.lexsort((features[found], -squares[found]))[:top]]
+            candidates = np.flatnonzero(squares >= np.partition(squares, features.size - top)[features.size - top])
+        best = candidates[np.lexsort((candidates, -squares[candidates]))[:top]]
         remaining = float(np.delete(squares, best).sum())
         return LabelWeights(label, features[best], weights[best], features.size, float(squares[best].sum()), remaining)
 
 
-def labels_to_show(model: Trained, wanted: Sequence[str]) -> np.ndarray:
-    """The labels of these names, or the SHOWN of most training rows. Raises ConfigError."""
-    if not wanted:
-        return np.argsort(-np.asarray(model.labels["n_positive"]), kind="stable")[:SHOWN]
+def labels_to_show(model: Trained, names: Sequence[str]) -> np.ndarray:
+    """Return the labels with these names, or the labels with most training rows. Raises ConfigError for an unknown name."""
+    if not names:
+        return np.argsort(-np.asarray(model.labels["n_positive"]), kind="stable")[:N_LABELS_SHOWN]
     numbers: dict[str, list[int]] = {}
     for number, name in enumerate(model.label_names):
         numbers.setdefault(name, []).append(number)
-    for name in wanted:
+    for name in names:
         if name not in numbers:
             raise ConfigError(f"{model.path}: no label {name!r}; {nearest(name, numbers, 'hpcml evaluate --csv')}")
-    return np.array([number for name in dict.fromkeys(wanted) for number in numbers[name]], dtype=np.int64)
+    return np.array([number for name in dict.fromkeys(names) for number in numbers[name]], dtype=np.int64)
 
 
-def check_weights(model: Trained, doing: str) -> Model:
-    """The model itself. Raises ConfigError if a label has not one weight for a feature."""
+def check_weights(model: Trained, command: str) -> Model:
+    """Return the model. Raises ConfigError unless each label has one weight per feature."""
     if not isinstance(model, Model):
-        raise ConfigError(f"{model.path}: a classifier has no weights of features; {doing} takes linear models")
+        raise ConfigError(f"{model.path}: a classifier has no weights of features; {command} needs a linear model")
     if model.combination is not None:
         raise ConfigError(
-            f"{model.path}: its labels have several weights for a feature, combined by a rule, so that no feature adds a fixed "
-            f"amount to a score; {doing} takes models with one weight vector for each label"
+            f"{model.path}: its labels combine several weights per feature, so no feature adds a fixed amount to a score; "
+            f"{command} needs a model with one weight vector per label"
         )
     return model
 
 
-def explain(comm: mpi.Comm, model: Trained, wanted: Sequence[str], top: int, every: bool | np.ndarray) -> Explanation | None:
-    """Collective over `comm`. The `top` features of the labels `wanted`; on rank 0, None elsewhere.
+def explain(comm: mpi.Comm, model: Trained, names: Sequence[str], top: int, every: bool | np.ndarray) -> Explanation | None:
+    """Return the `top` features of the named labels, on rank 0, else None. Collective over `comm`.
 
-    Without names these are the labels of most training rows; with `every` all labels are explained,
-    or those with the numbers that it is, though people are shown a few. Raises ConfigError for a label that the model does not
-    have or a classifier; NonFiniteError for weights that are no numbers.
+    Without names the text is about the labels with most training rows; the result has all labels if `every` is true, or the labels
+    whose numbers `every` holds. Raises ConfigError for an unknown label or a classifier, NonFiniteError for non-finite weights.
     """
     model = check_weights(model, "explain")
     with mpi.agreed(comm, f"reading {model.path}"):
-        shown = labels_to_show(model, wanted)
-        labels = shown if wanted or every is False else np.arange(model.n_labels)
+        labels_in_text = labels_to_show(model, names)
+        labels = labels_in_text if names or every is False else np.arange(model.n_labels)
         labels = every if isinstance(every, np.ndarray) else labels
         features = Features(model)
     begin, end = even_bounds(labels.size, comm.size)[comm.rank : comm.rank + 2].tolist()
-    found: list[LabelWeights] = []
-    chunks = (labels[first : min(first + PER_CHUNK, end)].tolist() for first in range(begin, end, PER_CHUNK))
-    mpi.stream_to_root(comm, ([features.largest(label, top) for label in chunk] for chunk in chunks), found.extend)
+    explained: list[LabelWeights] = []
+    chunks = (labels[first : min(first + LABELS_PER_MESSAGE, end)].tolist() for first in range(begin, end, LABELS_PER_MESSAGE))
+    mpi.stream_to_root(comm, ([features.largest(label, top) for label in chunk] for chunk in chunks), explained.extend)
     explanation = None
     with mpi.agreed(comm, f"reading {model.path}"):
         if comm.rank == 0:
-            names = names_of_features(model, (feature for each in found for feature in each.features.tolist()))
+            feature_names = names_of_features(model, (feature for each in explained for feature in each.features.tolist()))
             with readable(model.path, "hpcml train", "model"):
                 fields = fields_of({} if model.raw_input is None else model.raw_input.attributes)
-            explanation = Explanation(model, found, shown, names, () if fields == PLAIN else fields)
+            explanation = Explanation(model, explained, labels_in_text, feature_names, () if fields == PLAIN else fields)
     return explanation
 
 
 @dataclass
 class Why:
-    """A label's score for a row = intercept + Σ contributions, but for the rounding of each sum."""
+    """The score of a label for a row: intercept + Σ contributions, up to rounding.
+
+    Models that divide scores by a row's sum have weights and intercept after the division.
+    """
 
     row: int
     label: str
-    is_true: bool | None  # None: nobody labelled the row
+    is_true: bool | None  # None: the row is unlabelled
     score: float
     threshold: float
-    intercept: float  # of models whose scores are divided by a row's sum, after that
-    features: np.ndarray  # (k) those of the row that have a weight, the largest |contribution| first
-    values: np.ndarray  # (k) as the model sees them
-    weights: np.ndarray  # (k), of a normalised model after the division
+    intercept: float
+    features: np.ndarray  # (k) features of the row with a weight, by decreasing |contribution|
+    values: np.ndarray  # (k) as the model uses them
+    weights: np.ndarray  # (k)
     n_without: int  # features of the row without a weight
     has_features: bool = True  # text without a known feature gets no label
 
     @property
     def is_given(self) -> bool:
-        """Whether the row gets the label: if it has features, and the score is above the threshold."""
         return self.has_features and self.score > self.threshold
 
     @property
     def contributions(self) -> np.ndarray:
-        """Value × weight (k)."""
         return self.values * self.weights
 
     @property
     def total(self) -> float:
-        """The sum of the contributions and the intercept."""
         return math.fsum([self.intercept, *self.contributions.tolist()])
 
 
 @dataclass
 class WhyRows(ReportedResult):
-    """Why some rows got some labels, and what rows and features are called."""
+    """Contributions of features to the scores of labels for rows.
+
+    Attributes
+    ----------
+    model : Model
+        The model.
+    scores : list of Why
+        For each row and label the score, the threshold and the contributions of the row's features.
+    top : int
+        Number of features in the text.
+    row_ids, names : mapping
+        Ids of rows and names of features by number.
+
+    Examples
+    --------
+    >>> hpcml.explain("run", "docs.h5", row=["17"]).scores[0].contributions
+    """
 
     model: Model
     data: str
-    found: list[Why]
-    top: int  # features that are shown
+    scores: list[Why]
+    top: int
     row_ids: Mapping[int, str]
     names: Mapping[int, str]
 
     def describe(self) -> Iterator[str]:
-        """Return a table for each row and label."""
         yield f"{self.model.path} on {self.data}"
-        yield (
-            "contribution: value × weight, what the feature adds to the score; "
-            "the contributions and the intercept add up to the score"
-        )
-        for each in self.found:
-            row = named(self.row_ids[each.row])
-            rightly = "and rightly" if each.is_given == each.is_true else "but wrongly"
-            rightly = "nobody labelled the row" if each.is_true is None else rightly
+        yield "contribution: value × weight; score = intercept + sum of all contributions"
+        for each in self.scores:
+            row, truth = named(self.row_ids[each.row]), "true label" if each.is_true else "not a true label"
             above = "above" if each.score > each.threshold else "not above"
-            score = f"score {each.score:.4g}, {above} the threshold {each.threshold:.4g}"
-            given = "given" if each.is_given else "not given" if each.has_features else "not given (no known feature)"
-            yield from ["", f"{row}, label {named(each.label)}: {score}: {given}, {rightly}"]
-            contributions, rest = each.contributions.tolist(), max(0, each.features.size - self.top)
+            predicted = (
+                "predicted" if each.is_given else "not predicted" if each.has_features else "not predicted (no known feature)"
+            )
+            verdict = f"{predicted}, {'the row is unlabelled' if each.is_true is None else truth}"
+            yield from ["", f"{row}, label {named(each.label)}: {verdict}"]
+            yield f"  score {each.score:.4g}, {above} the threshold {each.threshold:.4g}"
+            contributions, n_others = each.contributions.tolist(), max(0, each.features.size - self.top)
             cells = [["  feature", "value", "weight", "contribution"]]
-            columns = zip(each.features.tolist(), each.values, each.weights, contributions, strict=True)
-            for feature, value, weight, added in islice(columns, self.top):
-                cells.append([f"  {self.names[feature]}", f"{value:.4g}", f"{weight:.4g}", f"{added:+.4g}"])
-            others = {f"({plural(rest, 'other feature')})": math.fsum(contributions[self.top :])} if rest else {}
-            for name, sum_of in (others | {"(intercept)": each.intercept, "(sum)": each.total}).items():
-                cells.append([f"  {name}", "", "", f"{sum_of:+.4g}"])
+            for feature, value, weight, added in zip(
+                each.features[: self.top].tolist(), each.values, each.weights, contributions, strict=False
+            ):
+                cells.append([f"  {named(self.names[feature], LONGEST)}", f"{value:.4g}", f"{weight:.4g}", f"{added:+.4g}"])
+            others = {f"({plural(n_others, 'other feature')})": math.fsum(contributions[self.top :])} if n_others else {}
+            for name, total in (others | {"(intercept)": each.intercept, "(sum)": each.total}).items():
+                cells.append([f"  {name}", "", "", f"{total:+.4g}"])
             yield from table(cells)
             if each.n_without:
                 yield f"  {plural(each.n_without, 'feature')} of the row without a weight"
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return everything, for JSON."""
         scores, keys = [], ("feature", "name", "value", "weight", "contribution")
-        for each in self.found:
+        for each in self.scores:
             names = map(self.names.get, each.features.tolist())
             columns = zip(each.features, names, each.values, each.weights, each.contributions, strict=True)
             of_score = {
@@ -297,27 +324,29 @@ class WhyRows(ReportedResult):
         return dict(plain({"model": self.model.path, "data": self.data, "scores": scores}))
 
 
-def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], wanted: Sequence[str], top: int) -> WhyRows:
-    """Collective over `comm`. What features of rows add to scores of labels, on all ranks.
+def explain_rows(
+    comm: mpi.Comm, model: Trained, dataset: DataFile, row_names: Sequence[str], label_names: Sequence[str], top: int
+) -> WhyRows:
+    """Explain the scores of labels for rows, on all ranks. Collective over `comm`.
 
-    `rows` are ids, or numbers (from 0) if the data have no ids. The labels are those named `wanted`, or those of the row, those
-    that it is given, and the BEST. Raises ConfigError for a row or label that is not there, or a model without one weight for a
-    feature; DataError for other features, NonFiniteError for scores that are no numbers.
+    Rows are named by id, or by number (from 0) if the dataset has no ids. Without label names the labels are the true, the
+    predicted and the N_BEST labels of each row. Raises ConfigError for an unknown row or label, or a model without one weight per
+    feature; DataError for other features, NonFiniteError for scores that are not finite.
     """
     model, doing = check_weights(model, "explain --row"), f"reading {dataset.path}"
     with mpi.agreed(comm, doing):
         model.check_vocabulary(dataset)
-        labels = labels_to_show(model, wanted) if wanted else None
-    numbers = np.array(mpi.run_on_root(comm, doing, lambda: numbers_of_rows(dataset, rows)), dtype=np.int64)
+        requested = labels_to_show(model, label_names) if label_names else None
+    numbers = np.array(mpi.run_on_root(comm, doing, lambda: numbers_of_rows(dataset, row_names)), dtype=np.int64)
     with mpi.agreed(comm, doing):
-        places = np.unique(numbers)
-        shard = slab_of(dataset, places, 0, places.size)
+        rows = np.unique(numbers)
+        shard = slab_of(dataset, rows, 0, rows.size)
         verify(dataset, shard)
-        of_data = dataset.label_names()
-        labelled, empty = set(dataset.labelled(places).tolist()), without_features(dataset, shard)
+        data_names = dataset.label_names()
+        labelled, empty = set(dataset.labelled(rows).tolist()), without_features(dataset, shard)
         dataset.check_unchanged()
-    # the scores (n × L) of the same rows on all ranks, each of which makes those of some labels
-    scorer = Scorer(model, shard, np.arange(model.n_labels) if labels is None else np.sort(labels))
+    # the scores (n × L) of the same rows on all ranks; each rank computes those of some labels
+    scorer = Scorer(model, shard, np.arange(model.n_labels) if requested is None else np.sort(requested))
     scorer.warm_up(comm)
     scores = np.zeros((scorer.rows.size, scorer.labels.size))
     with mpi.agreed(comm, "scoring rows"):
@@ -327,37 +356,38 @@ def why(comm: mpi.Comm, model: Trained, dataset: DataFile, rows: Sequence[str], 
     if not np.isfinite(scores).all():  # the same on all ranks
         raise NonFiniteError(f"{model.path}: a score is not a finite number; train it again")
     with mpi.agreed(comm, f"reading {model.path}"):
-        features, found = Features(model), []
+        features, explained = Features(model), []
         for row in numbers.tolist():
-            place = int(np.searchsorted(places, row))
-            begin, end = shard.y_indptr[shard.rows[place] : shard.rows[place] + 2].tolist()
-            true = {of_data[label] for label in shard.y_indices[begin:end].tolist()}
-            shown = labels
-            if shown is None:  # those that are true, given, or among the BEST, the largest scores first
-                order = np.argsort(-scores[place], kind="stable")
-                some = (scores[place] > model.thresholds) | np.array([name in true for name in model.label_names])
-                some[order[:BEST]] = True
-                shown = order[some[order]]
-            for label in shown.tolist():
-                score = float(scores[place, np.searchsorted(scorer.labels, label)])
-                apart = explain_score(
-                    scorer, features, int(shard.rows[place]), row, label, score, true if row in labelled else None
-                )
-                found.append(replace(apart, has_features=not empty[place]))
-        ids = names_of_rows(dataset, places.tolist())
-        names = names_of_features(model, (feature for each in found for feature in each.features.tolist()))
-    return WhyRows(model, str(dataset.path), found, top, ids, names)
+            i = int(np.searchsorted(rows, row))
+            begin, end = shard.y_indptr[shard.rows[i] : shard.rows[i] + 2].tolist()
+            true = {data_names[label] for label in shard.y_indices[begin:end].tolist()}
+            labels = requested
+            if labels is None:  # the largest scores first
+                order = np.argsort(-scores[i], kind="stable")
+                selected = (scores[i] > model.thresholds) | np.array([name in true for name in model.label_names])
+                selected[order[:N_BEST]] = True
+                labels = order[selected[order]]
+            true_or_unknown, position = true if row in labelled else None, int(shard.rows[i])
+            for label in labels.tolist():
+                score = float(scores[i, np.searchsorted(scorer.labels, label)])
+                why = explain_score(scorer, features, position, row, label, score, true_or_unknown)
+                explained.append(replace(why, has_features=not empty[i]))
+        ids = names_of_rows(dataset, rows.tolist())
+        feature_names = names_of_features(model, (feature for each in explained for feature in each.features.tolist()))
+    return WhyRows(model, str(dataset.path), explained, top, ids, feature_names)
 
 
-def explain_score(scorer: Scorer, features: Features, place: int, row: int, label: int, score: float, true: set[str] | None) -> Why:
-    """Explain the score of one label for one row of the scorer's shard (with these `true` labels). Local."""
+def explain_score(
+    scorer: Scorer, features: Features, position: int, row: int, label: int, score: float, true: set[str] | None
+) -> Why:
+    """Explain the score of a label for the row at this position of the scorer's shard, with these `true` labels."""
     model, (indptr, indices, data) = scorer.model, scorer.csr
-    begin, end = indptr[place : place + 2].tolist()
+    begin, end = indptr[position : position + 2].tolist()
     own, values = indices[begin:end].astype(np.int64), data[begin:end].astype(np.float64)
     with_weight, weights = features.weights(label)
-    divisor = float(scorer.compute_divisors(np.array([place]))[0])
-    has = np.isin(own, with_weight)
-    own, values = own[has], values[has]
+    divisor = float(scorer.compute_divisors(np.array([position]))[0])
+    has_weight = np.isin(own, with_weight)
+    own, values = own[has_weight], values[has_weight]
     weights = weights[np.searchsorted(with_weight, own)] / divisor
     order = np.lexsort((own, -np.abs(values * weights)))
     name = model.label_names[label]
@@ -371,29 +401,29 @@ def explain_score(scorer: Scorer, features: Features, place: int, row: int, labe
         features=own[order],
         values=values[order],
         weights=weights[order],
-        n_without=int((~has).sum()),
+        n_without=int((~has_weight).sum()),
     )
 
 
-def numbers_of_rows(dataset: DataFile, wanted: Iterable[str]) -> list[int]:
-    """The rows' numbers, by their ids or, without any, by number. Raises ConfigError, DataError."""
-    names = dict.fromkeys(wanted)
+def numbers_of_rows(dataset: DataFile, names: Iterable[str]) -> list[int]:
+    """Return the numbers of rows by their ids or, without ids, by number. Raises ConfigError, DataError."""
+    names = dict.fromkeys(names)
     if "row_ids" not in dataset.file:
         for name in names:
             if not (name.isascii() and name.isdecimal() and int(name) < dataset.n_rows):
-                least = f"its rows have no ids: name them by number, 0 to {dataset.n_rows - 1}"
-                raise ConfigError(f"{dataset.path}: no row {name!r}; {least}")
+                expected = f"its rows have no ids: name them by number, 0 to {dataset.n_rows - 1}"
+                raise ConfigError(f"{dataset.path}: no row {name!r}; {expected}")
         return [int(name) for name in names]
     number: dict[str, int] = {}
-    some: list[str] = []
+    first_ids: list[str] = []
     with readable(dataset.path, "hpcml convert", "dataset"):
         for begin in range(0, dataset.n_rows, NAME_CHUNK):
             ids = dataset.strings("row_ids", begin, begin + NAME_CHUNK) or []
-            some = some or ids[:SHOWN_IDS]
+            first_ids = first_ids or ids[:N_IDS_COMPARED]
             for row, name in enumerate(ids, begin):
                 if name in names:
-                    number.setdefault(name, row)  # the first of that id
+                    number.setdefault(name, row)  # the first row with this id
     for name in names:
         if name not in number:
-            raise ConfigError(f"{dataset.path}: no row with the id {name!r}; {nearest(name, some, 'hpcml predict')}")
+            raise ConfigError(f"{dataset.path}: no row with the id {name!r}; {nearest(name, first_ids, 'hpcml predict')}")
     return [number[name] for name in names]

@@ -1,13 +1,12 @@
-"""Hints that a model without thresholds gives far too few labels, with the command that finds thresholds.
+"""Hints that a model without thresholds predicts far too few labels, with the command that finds thresholds.
 
-Without thresholds a row has the labels whose scores are above 0. That suits accuracy. Of a rare
-label often no row reaches 0, however well its rows are ranked, so that recall is far below
-precision. `hpcml tune` and `hpcml threshold` find thresholds that suit F1.
+Without thresholds a row gets the labels with scores above 0, which maximises accuracy. No row of a rare label may reach 0, however
+well its rows are ranked, so recall is far below precision. `hpcml tune` and `hpcml threshold` find thresholds that maximise F1.
 
-The rules: of judged rows, macro recall is less than FAR_BELOW of macro precision. Of rows whose labels nobody knows, they get less
-than FAR_BELOW of the labels that training rows have, a row. Of fewer than FEWEST labels, found or expected, nothing is said.
-Nothing is said of a λ that does not suit the data: scores of judged rows do not show it (docs/notebook.md). Training says where the
-default is often too large.
+Rules: on evaluated rows, macro recall is below FAR_BELOW of macro precision; on rows without known labels, the number of predicted
+labels per row is below FAR_BELOW of that of training rows. With fewer than FEWEST true or expected labels there is no hint. There
+is no hint about λ, since scores of evaluated rows do not show an unsuitable λ (docs/notebook.md); training reports a default that
+is often too large.
 """
 
 from __future__ import annotations
@@ -36,34 +35,33 @@ FEWEST = 20
 
 
 def hint_at_low_recall(log: Log, evaluation: Evaluation, model: Trained, dataset: DataFile) -> None:
-    """Say in a sentence if thresholds would find many more of the true labels. Local."""
     recall, precision = evaluation.macro("recall"), evaluation.macro("precision")
-    few = math.isnan(precision) or recall < FAR_BELOW * precision  # NaN: no row has got a label
-    if few and int(evaluation.n_positive.sum()) >= FEWEST:
-        far = f"recall ({recall:.2f}) is far below precision ({precision:.2f}), mean over labels"
-        _say(log, "no row gets a label" if math.isnan(precision) else far, model, dataset)
+    is_low = math.isnan(precision) or recall < FAR_BELOW * precision  # NaN: no row has a predicted label
+    if is_low and int(evaluation.n_positive.sum()) >= FEWEST:
+        far = f"macro recall ({recall:.2f}) is far below macro precision ({precision:.2f})"
+        _log_hint(log, "no row gets a label" if math.isnan(precision) else far, model, dataset)
 
 
-def hint_at_few_labels(log: Log, n_given: int, n_rows: int, model: Trained, dataset: DataFile | None = None) -> None:
-    """Do the same for rows that got `n_given` labels together, compared with training rows. Local."""
+def hint_at_few_labels(log: Log, n_predicted: int, n_rows: int, model: Trained, dataset: DataFile | None = None) -> None:
     n_trained, counts = int(model.attrs.get("n_rows", 0)), model.labels.get("n_positive", np.zeros(0))
     usual = float(counts.sum()) / max(1, n_trained)
-    if n_given < FAR_BELOW * usual * n_rows and usual * n_rows >= FEWEST:
-        given = n_given / n_rows
-        _say(log, f"a row gets {given:.2g} labels, a training row has {usual:.2g}, mean over rows", model, dataset)
+    if n_predicted < FAR_BELOW * usual * n_rows and usual * n_rows >= FEWEST:
+        message = f"rows get {n_predicted / n_rows:.2g} labels on average, while training rows have {usual:.2g}"
+        _log_hint(log, message, model, dataset)
 
 
-def _say(log: Log, what: str, model: Trained, dataset: DataFile | None) -> None:
-    """Log it, if the model gives labels by scores above 0 because nobody has found thresholds."""
+def _log_hint(log: Log, message: str, model: Trained, dataset: DataFile | None) -> None:
+    """Log the message and a command, on rank 0, if the model is linear and has no thresholds."""
     if log.rank != 0 or not isinstance(model, Model) or model.threshold_source:
         return
     if dataset is not None and HELD_OUT in dataset.split_names():
-        how = f"`{shlex.join(['hpcml', 'threshold', str(model.path), str(dataset.path)])} --measure label` finds those that suit F1"
+        command = shlex.join(["hpcml", "threshold", str(model.path), str(dataset.path)])
+        advice = f"`{command} --measure label` finds thresholds that maximise F1"
     else:
-        data = "DATA"  # or the dataset that the run was trained on, if it is still there
+        data = "DATA"  # or the dataset of the run, if it still exists
         with suppress(DataError, OSError, ValueError, KeyError):
             trained_on = Path(str(read_config(model.path.parent / CONFIG)["data"]))
             data = str(trained_on) if trained_on.is_file() and not is_text(trained_on) else "DATA"
-        how = f"`hpcml tune {shlex.quote(data)} --output RUN` trains with those that suit F1, "
-        how += "`hpcml threshold` finds them on held-out rows"
-    log(f"note: {what}; the model has no thresholds: {how}")
+        advice = f"`hpcml tune {shlex.quote(data)} --output RUN` trains with thresholds that maximise F1, "
+        advice += "`hpcml threshold` finds them on held-out rows"
+    log(f"note: {message}; the model has no thresholds: {advice}")

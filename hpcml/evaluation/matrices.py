@@ -1,4 +1,4 @@
-"""Measures of a matrix of scores, as `evaluate` computes them of a model's."""
+"""The measures of `evaluate` for a matrix of scores."""
 
 from __future__ import annotations
 
@@ -9,26 +9,31 @@ import scipy.sparse as sp
 
 from hpcml.data.in_memory import canonical, sound_labels
 from hpcml.errors import DataError
-from hpcml.evaluation.judged import Counts
-from hpcml.evaluation.top import Best, are_true
+from hpcml.evaluation.scored_rows import Counts
+from hpcml.evaluation.top import Best, find_true_labels
 from hpcml.measures import MEASURES, PRECISION_AT, LabelMeasures, precision_at
 
 
 @dataclass(frozen=True)
 class ScoreMeasures(LabelMeasures):
-    """Measures of scores; an undefined value is NaN.
+    """Measures of scores. An undefined value is NaN and is excluded from means.
 
     Attributes
     ----------
     values : dict
-        Of each measure (average_precision, break_even, auc, f1, precision, recall, misclassified) the values of the labels
-        (n_labels,).
+        For each measure (average_precision, break_even, auc, f1, precision, recall, misclassified) the values of the labels
+        (n_labels,). `macro(measure)` is their mean.
     micro : dict
-        Of each measure its value on all (row, label) pairs in one ranking.
+        For each measure its value over all (row, label) pairs in one ranking.
     precision_at : dict
-        Of k = 1, 3, 5 the share of true labels among the k best of a row, mean over the rows; empty for a single label.
+        For k = 1, 3, 5 the share of true labels among the k best of a row, mean over rows; empty for a single label.
     n_positive : ndarray (n_labels,)
-        Rows that have each label.
+        Number of rows that have each label.
+
+    Examples
+    --------
+    >>> hpcml.evaluate_scores([[0.5, -1], [2, 3]], [[0, 0], [1, 1]]).micro["f1"]
+    0.8
     """
 
     values: dict[str, np.ndarray]
@@ -38,20 +43,21 @@ class ScoreMeasures(LabelMeasures):
 
 
 def evaluate_scores(scores: object, Y: object, *, threshold: float = 0.0) -> ScoreMeasures:
-    """Return the measures of scores, the same numbers as `evaluate` gives for a model with these scores.
+    """Return the measures of scores, with the numbers that `evaluate` returns for a model with these scores.
 
     Parameters
     ----------
     scores : array (n_rows, n_labels)
-        A score of each row and label; larger is more likely.
+        Score of each row and label; larger means more likely.
     Y : sparse matrix or array (n_rows, n_labels)
-        The true labels: entries other than 0.
+        True labels: non-zero entries.
     threshold : float
-        A row is given the labels with a larger score.
+        Labels with a larger score are predicted (default: 0).
 
     Returns
     -------
     ScoreMeasures
+        Measures per label, over all pairs, and per row.
 
     Raises
     ------
@@ -74,9 +80,9 @@ def evaluate_scores(scores: object, Y: object, *, threshold: float = 0.0) -> Sco
     truth = canonical(truth).tocsc()
     truth.eliminate_zeros()
     if scores.ndim != 2 or scores.shape != truth.shape:
-        raise DataError(f"scores have the shape {scores.shape}, labels {truth.shape}; expected the same, rows × labels")
+        raise DataError(f"scores: shape {scores.shape}, but Y has {truth.shape}; expected the same, rows × labels")
     if not np.isfinite(scores).all():
-        raise DataError("a score is not a finite number")
+        raise DataError("scores: a value is not a finite number; replace it")
     n_rows, n_labels = scores.shape
     truth.sort_indices()
     rows, labels = truth.indices, np.repeat(np.arange(n_labels), np.diff(truth.indptr))
@@ -95,5 +101,5 @@ def evaluate_scores(scores: object, Y: object, *, threshold: float = 0.0) -> Sco
     if n_labels > 1:
         best = Best(n_rows, min(max(PRECISION_AT), n_labels))
         best.add(0, scores, 0)
-        precisions = precision_at(are_true(best.sort(), rows, labels, n_labels).sum(axis=0, dtype=np.int64), n_rows)
+        precisions = precision_at(find_true_labels(best.sort(), rows, labels, n_labels).sum(axis=0, dtype=np.int64), n_rows)
     return ScoreMeasures(values, {name: measure(ranking) for name, measure in MEASURES.items()}, precisions, np.diff(truth.indptr))

@@ -1,7 +1,6 @@
-"""Probabilities from scores, their Brier score and their expected calibration error.
+"""Probabilities from scores, with their Brier score and expected calibration error (10 bins).
 
-y is 1 for rows that have the label and else 0; the calibration error has 10 bins. Sums are of whole numbers, of 2^−36 or a little
-more, so that they depend neither on the order of the rows nor on the number of ranks.
+Sums are of whole multiples of 2^−36 or slightly more, so they depend neither on the order of the rows nor on the number of ranks.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.evaluation import decision_kernels as kernels
-from hpcml.evaluation.judged import ScoreObserver
+from hpcml.evaluation.scored_rows import ScoreObserver
 from hpcml.measures import brier, calibration_error
 
 BINS = 10
-RANGES = ((0, 0), (1, 4), (5, 9), (10, 29), (30, 99), (100, 2**62))  # positives of labels that are judged together
+RANGES = ((0, 0), (1, 4), (5, 9), (10, 29), (30, 99), (100, 2**62))  # groups of labels by positive rows
 
 
 def probabilities(scores: np.ndarray, slope: np.ndarray, offset: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
-    """1 / (1 + exp(−slope · score − offset)) of scores (n × L), or (n × k) of labels[i, k]."""
+    """Return 1 / (1 + exp(−slope · score − offset)) for scores (n × L), or for scores (n × k) of labels[i, k]."""
     out = np.empty(scores.shape)
     if labels is None:
         kernels.sigmoids(scores, slope, offset, out)
@@ -32,20 +31,16 @@ def probabilities(scores: np.ndarray, slope: np.ndarray, offset: np.ndarray, lab
 
 @dataclass(frozen=True)
 class CalibrationLine:
-    """Labels with about as many positives, the share of true rows, and means over them."""
-
     positives: str
     n_labels: int
     mean_probability: float
-    frequency: float
+    frequency: float  # share of true pairs
     brier: float
     ece: float
 
 
 class ProbabilityCounts(ScoreObserver):
-    """Sums of the probabilities of labels over the rows of a rank; then what follows from them."""
-
-    # set by `finish`, each over all ranks
+    # set by `finish`, over all ranks
     expected: np.ndarray  # Σ p in each bin (n_labels × BINS)
     hits: np.ndarray  # true rows in each bin
     brier: np.ndarray  # (n_labels)
@@ -53,21 +48,20 @@ class ProbabilityCounts(ScoreObserver):
     micro: dict[str, float]
 
     def __init__(self, sigmoids: tuple[np.ndarray, np.ndarray], labels: np.ndarray, n_global: int) -> None:
-        """`sigmoids`: slope and offset of all labels of a model; `labels` (n) are judged."""
+        """`sigmoids`: slope and offset of all labels of the model; `labels` (n): numbers of the evaluated ones."""
         self.sigmoids, self.n_global = (sigmoids[0][labels], sigmoids[1][labels]), n_global
         n = labels.size
         self.bits = min(36, 62 - n_global.bit_length())
         self.squares, self.sums = np.zeros(n, dtype=np.int64), np.zeros((n, BINS), dtype=np.int64)
 
     def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
-        """Count scores."""
-        some = slice(begin, begin + scores.shape[1])
-        found = probabilities(scores, *(values[some] for values in self.sigmoids))
-        found[scores == -np.inf] = 0.0  # rows that get no labels, whatever the slope
-        kernels.tally_probabilities(found, self.bits, self.squares[some], self.sums[some])
+        block = slice(begin, begin + scores.shape[1])
+        p = probabilities(scores, *(values[block] for values in self.sigmoids))
+        p[scores == -np.inf] = 0.0  # rows without features get no labels, whatever the slope
+        kernels.tally_probabilities(p, self.bits, self.squares[block], self.sums[block])
 
     def finish(self, comm: mpi.Comm, labels: np.ndarray, positives: np.ndarray) -> None:
-        """Collective over `comm`. Sum over the ranks, and set the measures; positives[p] scores the true label labels[p]."""
+        """Set the measures; positives[i] is the score of a true pair of the label labels[i]. Collective over `comm`."""
         slope, offset = self.sigmoids
         p = probabilities(positives.reshape(1, -1), slope[labels], offset[labels])[0]
         p[positives == -np.inf] = 0.0
@@ -80,15 +74,20 @@ class ProbabilityCounts(ScoreObserver):
         differences, n_pairs = self.expected - self.hits, self.n_global * slope.size
         self.brier, self.ece = brier(squares, self.n_global), calibration_error(differences, self.n_global)
         together = brier(squares.sum(), n_pairs), calibration_error(differences.sum(axis=0), n_pairs)
-        self.micro = dict(zip(("brier", "ece"), map(float, together), strict=True))  # of all pairs of a row and a label together
+        self.micro = dict(zip(("brier", "ece"), map(float, together), strict=True))
 
     def by_positives(self, counts: np.ndarray) -> list[CalibrationLine]:
-        """A line for each of RANGES that some label's count is in; means over its labels."""
+        """Return the means over the labels with a count in each of RANGES, without empty ranges."""
         lines, n = [], max(1, self.n_global)
         for low, high in RANGES:
-            some = (counts >= low) & (counts <= high)
-            if some.any():
+            inside = (counts >= low) & (counts <= high)
+            if inside.any():
                 name = str(low) if low == high else f"{low}-{high}" if high < RANGES[-1][1] else f"{low} or more"
-                means = (self.expected[some].sum() / n, self.hits[some].sum() / n, self.brier[some].sum(), self.ece[some].sum())
-                lines.append(CalibrationLine(name, int(some.sum()), *(float(mean / some.sum()) for mean in means)))
+                means = (
+                    self.expected[inside].sum() / n,
+                    self.hits[inside].sum() / n,
+                    self.brier[inside].sum(),
+                    self.ece[inside].sum(),
+                )
+                lines.append(CalibrationLine(name, int(inside.sum()), *(float(mean / inside.sum()) for mean in means)))
         return lines

@@ -1,4 +1,4 @@
-"""Means over rows: F1 of label sets; precision, nDCG and propensity-scored precision of the best labels."""
+"""Means over rows: F1 of a row's labels; precision, nDCG and propensity-scored precision of its best labels."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcml import mpi
-from hpcml.evaluation.judged import JudgedRows, ScoreObserver
-from hpcml.evaluation.top import Best, are_true
-from hpcml.measures import PRECISION_AT, f1, ndcg_at, precision_at
+from hpcml.evaluation.intervals import Blocks, assign_row_blocks, sum_blocks
+from hpcml.evaluation.scored_rows import ScoredRows, ScoreObserver
+from hpcml.evaluation.top import Best, find_true_labels
+from hpcml.measures import FRACTIONS, PRECISION_AT, f1, ndcg_at, precision_at
 from hpcml.partition import offsets
 
 PERCENT = (100, 30, 10, 3, 1)  # of the labels, the most frequent ones
@@ -18,8 +19,6 @@ PERCENT = (100, 30, 10, 3, 1)  # of the labels, the most frequent ones
 
 @dataclass(frozen=True)
 class FrequentLabels:
-    """F1 over the `percent` % of the labels that are most frequent, without all others."""
-
     percent: int
     n_labels: int
     instance_f1: float
@@ -35,60 +34,88 @@ def mean_over_rows(comm: mpi.Comm, values: np.ndarray, n_most: int) -> float:
 
 
 class RowCounts(ScoreObserver):
-    """The best labels of each row, and how many it is given, among those of each of PERCENT."""
+    """The best labels of each row, and the number of its predicted labels among the labels of each of PERCENT."""
 
-    def __init__(self, judged: JudgedRows, frequencies: np.ndarray, thresholds: np.ndarray) -> None:
-        """`frequencies` (n_labels): how many rows have each label, which say which are frequent."""
-        n_rows, n_labels, self.thresholds = judged.shard.n_local, judged.n_labels, thresholds
+    def __init__(self, scored: ScoredRows, frequencies: np.ndarray, thresholds: np.ndarray) -> None:
+        """`frequencies` (n_labels): the number of rows by which labels are ordered."""
+        n_rows, n_labels, self.thresholds = scored.shard.n_local, scored.n_labels, thresholds
         self.sizes = [-(-percent * n_labels // 100) for percent in PERCENT]  # labels, rounded up
-        self.places = np.empty(n_labels, dtype=np.int64)  # of each label: the most frequent first, ties: lowest number first
-        self.places[np.argsort(-frequencies, kind="stable")] = np.arange(n_labels)
-        self._inside = (self.places[:, None] < np.array(self.sizes)).astype(np.float32)  # n_labels × 5
-        self.predicted = np.zeros((n_rows, len(self.sizes)), dtype=np.int32)
-        self.best = Best(n_rows, min(max(PRECISION_AT), n_labels), judged.comparable)
+        self.frequency_ranks = np.empty(n_labels, dtype=np.int64)  # the most frequent label first, ties: lowest number first
+        self.frequency_ranks[np.argsort(-frequencies, kind="stable")] = np.arange(n_labels)
+        self._inside = (self.frequency_ranks[:, None] < np.array(self.sizes)).astype(np.float32)  # n_labels × 5
+        self.n_predicted = np.zeros((n_rows, len(self.sizes)), dtype=np.int32)
+        self.best = Best(n_rows, min(max(PRECISION_AT), n_labels), scored.comparable)
+        self.precision_at: dict[int, float] = {}
+        self.ndcg_at: dict[int, float] = {}
+        self.propensity_scored_at: dict[int, float] = {}
+        self.instance_f1: list[float] = []
+        self.block_sums: dict[tuple[str, int | str], np.ndarray] = {}  # by kind of measure and k or name, for intervals
 
     def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
-        """Count scores above their thresholds, and keep the best."""
         self.best.add(row, scores, begin)
-        some = slice(begin, begin + scores.shape[1])
-        given = (scores > self.thresholds[some]).astype(np.float32)  # whose products are whole numbers below 2^24
-        self.predicted[row : row + scores.shape[0]] += (given @ self._inside[some]).astype(np.int32)
+        block = slice(begin, begin + scores.shape[1])
+        predicted = (scores > self.thresholds[block]).astype(np.float32)  # whose products are whole numbers below 2^24
+        self.n_predicted[row : row + scores.shape[0]] += (predicted @ self._inside[block]).astype(np.int32)
 
-    def finish(self, judged: JudgedRows, weights: np.ndarray | None) -> None:
+    def finish(self, scored: ScoredRows, weights: np.ndarray | None) -> None:
         """Set the means over all rows. Collective.
 
-        `weights` (n_labels + 1) are inverse propensities, the last that of unknown labels; None: they are not known.
+        `weights` (n_labels + 1) are inverse propensities, the last one that of unknown labels; None if they are unknown.
         """
-        comm, missed, n_local = judged.comm, judged.missed.by_row, self.predicted.shape[0]
-        n_most, self.instance_f1 = max(1, judged.n_rows), []
+        comm, missed, n_local = scored.comm, scored.missed.by_row, self.n_predicted.shape[0]
+        n_most, blocks = max(1, scored.n_rows), assign_row_blocks(comm, scored.dataset, scored.shard)
         # F1 for each of PERCENT; unknown labels count in all labels
-        hits = judged.positives > self.thresholds[judged.labels]
+        is_hit = scored.positives > self.thresholds[scored.labels]
         for column, size in enumerate(self.sizes):
-            inside = self.places[judged.labels] < size
-            n_true = np.bincount(judged.rows[inside], minlength=n_local) + (missed if size == self.places.size else 0)
-            values = f1(np.bincount(judged.rows[inside & hits], minlength=n_local), self.predicted[:, column], n_true)
+            inside = self.frequency_ranks[scored.labels] < size
+            is_all = size == self.frequency_ranks.size
+            n_true = np.bincount(scored.rows[inside], minlength=n_local) + (missed if is_all else 0)
+            counts = np.bincount(scored.rows[inside & is_hit], minlength=n_local), self.n_predicted[:, column], n_true
+            values = f1(*counts)
             self.instance_f1.append(mean_over_rows(comm, values[~np.isnan(values)], n_most))
-        # precision and nDCG of the best labels; a pair of an unknown label is true, too, and has the number n_labels
+            if column == 0:
+                self.block_sums["instance", "f1"] = sum_blocks(blocks, np.nan_to_num(values), 1.0 - np.isnan(values))
+                for name, fraction in FRACTIONS.items():
+                    numerator, denominator = (np.asarray(each).astype(np.int64) for each in fraction(*counts))
+                    self.block_sums["micro", name] = sum_blocks(blocks, numerator, denominator)
+        if scored.n_labels > 1:
+            self._rank_labels(scored, weights, n_most, blocks)
+        for sums in self.block_sums.values():
+            sums[:] = mpi.allreduce_sum(comm, sums.reshape(-1)).reshape(sums.shape)
+
+    def _rank_labels(self, scored: ScoredRows, weights: np.ndarray | None, n_most: int, blocks: Blocks) -> None:
+        """Set precision, nDCG and propensity-scored precision of the best labels. Collective.
+
+        A pair of an unknown label is true, too, and has the number n_labels.
+        """
+        comm, missed, n_local = scored.comm, scored.missed.by_row, self.n_predicted.shape[0]
         best = self.best.sort()
-        true = are_true(best, judged.rows, judged.labels, judged.n_labels)
-        rows = np.concatenate([judged.rows, np.repeat(np.arange(missed.size), missed)])
-        labels = np.concatenate([judged.labels, np.full(rows.size - judged.rows.size, judged.n_labels)])
+        is_true = find_true_labels(best, scored.rows, scored.labels, scored.n_labels)
+        rows = np.concatenate([scored.rows, np.repeat(np.arange(missed.size), missed)])
+        labels = np.concatenate([scored.labels, np.full(rows.size - scored.rows.size, scored.n_labels)])
         counts = np.bincount(rows, minlength=n_local)
-        self.precision_at = precision_at(mpi.allreduce_sum(comm, true.sum(axis=0, dtype=np.int64)), judged.n_rows)
-        self.ndcg_at = {k: mean_over_rows(comm, values, n_most) for k, values in ndcg_at(true, counts).items()}
-        self.propensity_scored_at: dict[int, float] = {}
+        self.precision_at = precision_at(mpi.allreduce_sum(comm, is_true.sum(axis=0, dtype=np.int64)), scored.n_rows)
+        has_label, hits = (counts > 0).astype(np.float64), np.cumsum(is_true, axis=1, dtype=np.int64)
+        for k, values in ndcg_at(is_true, counts).items():
+            size = min(k, is_true.shape[1])
+            self.block_sums["precision_at", k] = sum_blocks(blocks, hits[:, size - 1], np.full(n_local, size))
+            self.ndcg_at[k] = mean_over_rows(comm, values, n_most)
+            of_rows = np.zeros(n_local)
+            of_rows[counts > 0] = values
+            self.block_sums["ndcg_at", k] = sum_blocks(blocks, of_rows, has_label)
         if weights is None:
             return
-        # The precision@k of Jain, Prabhu & Varma (2016) divided by the largest that any ranking has, as the Extreme
-        # Classification Repository reports it: the weights of the true ones among the k best, of those possible.
-        gained = np.cumsum(np.where(true, weights[np.minimum(best.labels, weights.size - 1)], 0.0), axis=1)
+        # The precision@k of Jain, Prabhu & Varma (2016) divided by the largest value of any ranking, as the Extreme
+        # Classification Repository reports it: the weights of the true labels among the k best, divided by the largest possible.
+        gained = np.cumsum(np.where(is_true, weights[np.minimum(best.labels, weights.size - 1)], 0.0), axis=1)
         order = np.lexsort((-weights[labels], rows))
-        places = np.arange(rows.size) - np.repeat(offsets(counts)[:-1], counts)
-        ideal, first = np.zeros((n_local, max(PRECISION_AT))), places < max(PRECISION_AT)
-        ideal[rows[order][first], places[first]] = weights[labels[order[first]]]
+        ranks = np.arange(rows.size) - np.repeat(offsets(counts)[:-1], counts)
+        ideal, first = np.zeros((n_local, max(PRECISION_AT))), ranks < max(PRECISION_AT)
+        ideal[rows[order][first], ranks[first]] = weights[labels[order[first]]]
         ideal = np.cumsum(ideal, axis=1)
         for k in PRECISION_AT:
             bound = n_most * k * float(weights.max(initial=1.0))
-            of_k = (gained[:, min(k, true.shape[1]) - 1], ideal[:, k - 1])
-            reached, possible = (mpi.exact_sum(comm, sums, bound, n_most) for sums in of_k)
+            pair = gained[:, min(k, is_true.shape[1]) - 1], ideal[:, k - 1]
+            reached, possible = (mpi.exact_sum(comm, sums, bound, n_most) for sums in pair)
             self.propensity_scored_at[k] = reached / possible if possible else math.nan
+            self.block_sums["propensity_scored_at", k] = sum_blocks(blocks, *pair)

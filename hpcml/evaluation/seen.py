@@ -1,4 +1,4 @@
-"""Whether a model was trained on the rows that it is judged on, so that measures say little."""
+"""Detection of training rows among evaluated rows, and the choice of the split to evaluate."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hpcml.model.trained import Trained
 
 
 class SeenRows(NamedTuple):
-    """Number of the judged rows that are training rows of the model, and whether it is an estimate."""
+    """Number of evaluated rows that are training rows of the model."""
 
     n_rows: int = 0
     is_estimate: bool = False
 
 
 def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> SeenRows:
-    """Return how many rows of a split the model was trained on, by the keys that the model stores. Collective over `comm`.
+    """Count the rows of a split that trained the model, by the row keys that it stores. Collective over `comm`.
 
     The number is an estimate above 10^6 training rows, and 0 for a model whose rows had no keys. Raises DataError.
     """
@@ -34,19 +34,19 @@ def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) ->
     return SeenRows(mpi.run_on_root(comm, f"reading {dataset.path}", count), not model.training_keys.complete)
 
 
-def seen_note(seen: SeenRows, n_rows: int, rest: str = "") -> list[str]:
-    """Return a warning if the model was trained on some of the rows, and what follows from that."""
+def seen_note(seen: SeenRows, n_rows: int, consequence: str = "") -> list[str]:
+    """Return a warning if the model was trained on some of the rows."""
     if not seen.n_rows:
         return []
-    which = f"about {seen.n_rows:,} of the" if seen.is_estimate else "all" if seen.n_rows == n_rows else f"{seen.n_rows:,} of the"
-    rest = rest or ", so these measures do not hold for other rows; judge on a split that was held out"
-    return [f"warning: {which} {n_rows:,} rows are training rows of the model{rest}"]
+    rows = f"about {seen.n_rows:,} of the" if seen.is_estimate else "all" if seen.n_rows == n_rows else f"{seen.n_rows:,} of the"
+    consequence = consequence or ", so these results are too optimistic; use --split with held-out rows"
+    return [f"warning: {rows} {n_rows:,} rows are training rows of the model{consequence}"]
 
 
-def split_to_judge(comm: mpi.Comm, dataset: DataFile, wanted: str | None, log: Log) -> str:
-    """Return the split to judge on: the one named, else test, else all rows. Log what is left out. Collective over `comm`."""
-    split = wanted or default_split(dataset, "test")
-    if wanted is None and split == "all":
-        log(f"note: {dataset.path} has no split test: judging on all its {plural(dataset.n_rows, 'row')}")
+def split_to_judge(comm: mpi.Comm, dataset: DataFile, name: str | None, log: Log) -> str:
+    """Return the named split, else test, else all rows. Log excluded rows. Collective over `comm`."""
+    split = name or default_split(dataset, "test")
+    if name is None and split == "all":
+        log(f"note: {dataset.path} has no split test; all its {plural(dataset.n_rows, 'row')} are evaluated")
     log_unlabelled(comm, dataset, split, log)
     return split

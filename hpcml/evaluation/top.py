@@ -1,8 +1,8 @@
-"""The best labels of rows: the k largest values (`comparable`), of equal ones lower numbers.
+"""The best labels of rows: the k largest values (`comparable`), lower numbers first among equal ones.
 
-Where there are many labels, an index (`hpcml.kernels.pruned`) finds them without all scores. It takes at most 4 bytes a weight of
-the model for the table of frequent columns, 8 for a weight of a rare column that is above 0, and 8 or 12 for one of a heavy label,
-an eighth of all. All of that goes by counts, so that the same model has the same index everywhere.
+With many labels an index (`hpcml.kernels.pruned`) finds them without computing all scores. It needs at most 4 bytes per weight of
+the model for the table of frequent columns, 8 per positive weight of a rare column, and 8 or 12 per weight of a heavy label (an
+eighth of all weights). It depends on counts only, so a model has the same index on every machine.
 """
 
 from __future__ import annotations
@@ -22,44 +22,39 @@ from hpcml.model.trained import Trained
 
 # All scores take a third of the time with 12,738 labels, and 2.8 times as long with 72,374.
 LEAST_LABELS = 1 << 15
-LEAST_A_BEST = 1 << 13  # labels for each of the best that are asked for: with 72,374, bounds leave too many for a 10th best
-HEAVY = 1 / 8  # of all weights, those of heavy labels at most, unless these are too few
-MOST_HEAVY = 1 / 64  # of the labels: with more, they take longer than all scores, and with fewer weights each say less
+LEAST_A_BEST = 1 << 13  # labels per requested best label: with 72,374 labels, bounds exclude too few for a 10th best
+HEAVY = 1 / 8  # largest share of all weights that belong to heavy labels, unless these are too few
+MOST_HEAVY = 1 / 64  # largest share of heavy labels: more take longer than all scores, and their bounds are weaker
 FEW_HEAVY = 16  # labels that are always scored
-FREQUENT = 1 / 200  # of the labels, those with a weight above 0 of a frequent column
-TABLE_BYTES = 4  # of the table at most, for each weight of the model
+FREQUENT = 1 / 200  # share of the labels with a positive weight in a frequent column
+TABLE_BYTES = 4  # largest size of the table per weight of the model
 
 
 class Best:
-    """The best of the labels whose scores have been added so far, for n rows."""
-
     def __init__(self, n_rows: int, size: int, comparable: Comparable | None = None) -> None:
-        """`size` (k), at most the labels to come; compared by scores without `comparable`."""
+        """`size`: at most the number of labels to add; without `comparable` labels are compared by score."""
         self.sigmoids = (np.zeros(0), np.zeros(0)) if comparable is None else comparable.sigmoids
         self.scores = np.full((n_rows, size), -np.inf)
         self.labels = np.full((n_rows, size), kernels.NONE, dtype=np.int32)
 
     def add(self, row: int, scores: np.ndarray, first: int) -> None:
-        """Take scores (n, B) of rows `row`, ... for labels `first`, ..., in any order."""
+        """Add scores (n, B) of rows from `row` on for labels from `first` on, in any order."""
         if self.scores.shape[1]:
-            some = slice(row, row + scores.shape[0])
-            kernels.keep_best(scores, first, *self.sigmoids, self.scores[some], self.labels[some])
+            rows = slice(row, row + scores.shape[0])
+            kernels.keep_best(scores, first, *self.sigmoids, self.scores[rows], self.labels[rows])
 
     def sort(self) -> Best:
-        """Put every row's labels in order, best first, once all are added."""
         kernels.sort_best(*self.sigmoids, self.scores, self.labels)
         return self
 
 
 class BlockwiseTop(BlockWeights):
-    """The best `size` labels of any model, block by block."""
-
     def __init__(self, model: Trained, size: int, keeps: bool, by_pairs: bool = False) -> None:
         super().__init__(keeps, by_pairs)
         self.size, self.comparable = size, Comparable(model, np.arange(model.n_labels))
 
     def best(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray, size: int | None = None) -> Best:
-        """The best `size` labels, or `self.size`. Raises NonFiniteError if a score is not a number."""
+        """Return the best `size` labels, by default `self.size`. Raises NonFiniteError if a score is not a number."""
         out = Best(rows.size, self.size if size is None else size, self.comparable)
         for block, scores in self.scores(scorer, rows):
             out.add(0, np.ascontiguousarray(scores), block.start)
@@ -67,17 +62,17 @@ class BlockwiseTop(BlockWeights):
 
 
 def bounds_hold(model: Model, comparable: Comparable, W: SparseRows, size: int) -> bool:
-    """Whether an index helps to find the best `size` labels of a row, and its bounds hold."""
+    """Return whether an index is faster for the best `size` labels of a row and its bounds hold."""
     if model.normalised or model.n_labels < max(LEAST_LABELS, LEAST_A_BEST * size):
         return False
     if _heavy_labels(np.diff(W.indptr), 0).size > max(MOST_HEAVY * model.n_labels, FEW_HEAVY):
         return False
     parts = (W.data[begin : begin + (1 << 22)] for begin in range(0, W.data.size, 1 << 22))
-    return all(np.all(np.abs(some) <= LARGEST) for some in (model.bias, *comparable.sigmoids, *parts))
+    return all(np.all(np.abs(values) <= LARGEST) for values in (model.bias, *comparable.sigmoids, *parts))
 
 
 def bound_index(model: Model, comparable: Comparable, W: SparseRows, n_columns: int, size: int) -> Index:
-    """Return the index for up to `size` labels of a row, of labels with rows of W; its bounds allow for roundings."""
+    """Return the index of the labels of W for up to `size` labels of a row; its bounds allow for rounding."""
     n = W.indptr.size - 1
     labels = _heavy_labels(np.diff(W.indptr), size)
     heavy = np.zeros(n, dtype=np.bool_)
@@ -96,12 +91,12 @@ def bound_index(model: Model, comparable: Comparable, W: SparseRows, n_columns: 
     # the weights of the rare columns, by blocks of labels
     begins = np.concatenate([[0], np.cumsum(np.where(in_table < 0, counts, 0))])
     rare = begins, np.empty(begins[-1], np.int32), np.empty(begins[-1], np.float32)
-    places, sizes = np.where(in_table < 0, begins[:-1], -1), np.where(heavy, 0, np.diff(W.indptr))
-    transpose(W.indptr[:-1], W.indptr[:-1] + sizes, W.indices, W.data, 0, places, *rare[1:], True)
+    targets, sizes = np.where(in_table < 0, begins[:-1], -1), np.where(heavy, 0, np.diff(W.indptr))
+    transpose(W.indptr[:-1], W.indptr[:-1] + sizes, W.indices, W.data, 0, targets, *rare[1:], True)
     rare[1][:] //= bounds.BLOCK
     # bases and slopes of labels and blocks: a value is at most slope · sum + base
     bias = model.bias[:n]
-    slope, offset = (some[:n] for some in comparable.sigmoids) if comparable.sigmoids[0].size else (np.ones(n), np.zeros(n))
+    slope, offset = (values[:n] for values in comparable.sigmoids) if comparable.sigmoids[0].size else (np.ones(n), np.zeros(n))
     scaled = np.where(slope > 0, slope * bias, 0.0)
     base = _above(scaled + offset + 2.0**-20 * (np.abs(scaled) + np.abs(offset)))
     base[heavy], slopes = -np.inf, _above(slope)
@@ -117,30 +112,28 @@ def bound_index(model: Model, comparable: Comparable, W: SparseRows, n_columns: 
 
 
 def _heavy_labels(n_weights: np.ndarray, size: int) -> np.ndarray:
-    """The labels with most weights, ascending: enough of them for a row's best."""
+    """Return the labels with most weights, ascending: at least enough for the best labels of a row."""
     order = np.argsort(-n_weights, kind="stable")
     n = int(np.searchsorted(np.cumsum(n_weights[order]), HEAVY * n_weights.sum()))
     return np.sort(order[: max(n, 2 * size + FEW_HEAVY)])
 
 
 def _above(values: np.ndarray) -> np.ndarray:
-    """The float32 numbers above float64 ones."""
+    """Return float32 numbers above float64 ones."""
     return np.nextafter(values.astype(np.float32), np.float32(np.inf))
 
 
 class InvertedTop:
-    """The best labels of a sparse model, row by row, by columns: 8 or 12 bytes a weight; where
-    there are many labels, with an index of their bounds.
-    """
+    """Finds the best labels with a sparse model, row by row, from its weights by column (8 or 12 bytes per weight)."""
 
     def __init__(self, model: Model, size: int, W: SparseRows, n_columns: int, indexed: bool) -> None:
-        """`W` is the model's, with `n_columns` columns; `indexed`: with an index for `size` labels."""
+        """`indexed`: with an index of bounds for `size` labels."""
         self.model, self.size, self.comparable = model, size, Comparable(model, np.arange(model.n_labels))
         self._inverted, self._by_label = transpose_weights(W, np.arange(W.indptr.size - 1), n_columns), tuple(W)
         self._index = bound_index(model, self.comparable, W, n_columns, size) if indexed else None
 
     def best(self, scorer: Scorer, rows: np.ndarray, size: int | None = None) -> Best:
-        """The best `size` labels, or `self.size`. Local. Raises NonFiniteError if a score is not a number."""
+        """Return the best `size` labels, by default `self.size`. Raises NonFiniteError if a score is not a number."""
         size = self.size if size is None else size
         out, sums = Best(rows.size, size, self.comparable), scorer.compute_divisors(rows)
         model = (self._inverted, *scorer.tables, self.model.bias)
@@ -154,7 +147,7 @@ class InvertedTop:
         return out.sort()
 
     def all_scores(self, scorer: Scorer, rows: np.ndarray) -> np.ndarray:
-        """The scores (n × L) of all labels. Raises NonFiniteError if one is not a number."""
+        """Return the scores (n × L) of all labels. Raises NonFiniteError if one is not a number."""
         out, model = np.empty((rows.size, self.model.n_labels)), (self._inverted, *scorer.tables, self.model.bias)
         bad = score_rows_by_column(scorer.csr, rows, model, scorer.compute_divisors(rows), out)
         if bad >= 0:
@@ -165,7 +158,7 @@ class InvertedTop:
 def top_of(
     comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: bool, by_pairs: bool = False
 ) -> BlockwiseTop | InvertedTop:
-    """Collective over `comm`. What finds the best `size` labels, or all, of the scorer's model."""
+    """Return an object that finds the best `size` labels, or all, with the scorer's model. Collective over `comm`."""
     size = min(size, scorer.model.n_labels)
     if not isinstance(scorer, Scorer) or scorer.n_parts or not isinstance(scorer.model.W, SparseRows) or scorer.model.below:
         return BlockwiseTop(scorer.model, size, keeps, by_pairs)
@@ -179,12 +172,11 @@ def top_of(
         return InvertedTop(model, size, W, model.n_columns, indexed)
 
 
-def are_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) -> np.ndarray:
-    """Which of each row's best labels are true (n × k); true pairs are (rows[p], labels[p])."""
+def find_true_labels(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) -> np.ndarray:
+    """Return flags (n × k) of the best labels of each row that are true; the true pairs are (rows[i], labels[i])."""
     true = np.sort(rows.astype(np.int64) * n_labels + labels)
-    found = np.arange(best.labels.shape[0], dtype=np.int64)[:, None] * n_labels + best.labels
-    places = np.searchsorted(true, found)
-    hits = np.zeros(found.shape, dtype=bool)
+    pairs = np.arange(best.labels.shape[0], dtype=np.int64)[:, None] * n_labels + best.labels
+    hits = np.zeros(pairs.shape, dtype=bool)
     if true.size:
-        hits = true[np.minimum(places, true.size - 1)] == found
+        hits = true[np.minimum(np.searchsorted(true, pairs), true.size - 1)] == pairs
     return hits & (best.scores > -np.inf)  # a row without scores has no best labels

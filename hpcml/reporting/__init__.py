@@ -1,5 +1,5 @@
-"""One page about one or several runs: what was trained, how good it is, and what it looks at.
+"""One HTML page about one or several runs: their training, quality and labels.
 
-`gather` judges the runs on a split and collects all that the page says, `facts` reads their folders, `statistics` says how certain
-the measures are, `draw` makes the curves, and `page` writes one HTML file that needs no network. Begin with `gather`.
+`gather` evaluates the runs on a split and collects the content, `facts` reads their folders, `statistics` computes confidence
+intervals and learning curves, `draw` plots curves, and `page` makes one HTML file that needs no network. Start reading at `gather`.
 """

@@ -1,4 +1,4 @@
-"""The curves of a report, by matplotlib, as SVG that takes its colours from the page's style."""
+"""Curves of a report, as SVG by matplotlib with the colours of the page's style sheet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 N_COLORS = 8
-# Colours that stand for variables of the style sheet: no other colour is in the pictures.
+# Placeholders that are replaced by variables of the style sheet; the figures have no other colours.
 TEXT, GRID, PAGE = "#010101", "#020202", "#030303"
 COLORS = tuple(f"#0404{number:02x}" for number in range(N_COLORS))
 VARIABLES = {TEXT: "var(--text)", GRID: "var(--grid)", PAGE: "var(--page)"}
@@ -44,11 +44,11 @@ STYLE = {
 }
 SIZE = (6.0, 4.3)  # inches
 POINTS = 300  # of a curve
-LONGEST = 24  # letters of a name in a legend, which has two columns
+LONGEST = 24  # characters of a name in a legend of two columns
 
 
 def svg(name: str, title: str, draw: Callable[..., None], *content: Any) -> str:
-    """What `draw` makes of axes and content, as SVG; `name`: letters that no other has. Local."""
+    """Return the figure that `draw` makes from axes and content, as SVG; `name` must be unique on the page."""
     import matplotlib.style
     from matplotlib.figure import Figure
 
@@ -61,11 +61,11 @@ def svg(name: str, title: str, draw: Callable[..., None], *content: Any) -> str:
         draw(axes, *content)
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return _inlined(out.getvalue(), title)
+    return _make_inline(out.getvalue(), title)
 
 
-def _inlined(text: str, title: str) -> str:
-    """Without what belongs to a file of its own: sizes in points, metadata, common names."""
+def _make_inline(text: str, title: str) -> str:
+    """Remove sizes in points, metadata and ids that are not unique."""
     from markupsafe import escape
 
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
@@ -81,11 +81,10 @@ def _inlined(text: str, title: str) -> str:
 
 
 def precision_recall(axes: Axes, curves: Sequence[Curve]) -> None:
-    """Precision by recall; the first curve is the strongest."""
     for number, curve in enumerate(curves):
-        some = curve.thinned(POINTS)
+        thinned = curve.thinned(POINTS)
         label = f"{named(curve.name, LONGEST)}: AP {curve.average_precision:.3f}"
-        axes.plot(some.recall, some.precision, label=label, **_line(number, 2.2 if number == 0 else 1.4))
+        axes.plot(thinned.recall, thinned.precision, label=label, **_line(number, 2.2 if number == 0 else 1.4))
     axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
 
 
@@ -95,55 +94,53 @@ def _line(number: int, width: float) -> dict[str, Any]:
 
 
 def by_threshold(axes: Axes, curve: Curve, present: float | None, unit: str) -> None:
-    """Micro measures by one threshold for all labels; `present`: the model's, if it has one. `unit`: probability or score."""
-    some = curve.thinned(POINTS)
-    best, by_score = int(some.f1.argmax()), unit == BY_SCORE
-    thresholds = some.scores if by_score else np.array(list(map(probability, some.scores.tolist())))  # of log-odds
-    name = f"F1, at most {some.f1[best]:.3f} at {thresholds[best]:.3g}"
-    for number, (label, values) in enumerate(((name, some.f1), ("precision", some.precision), ("recall", some.recall))):
+    """Plot micro measures by one threshold for all labels; `present`: the threshold of the model; `unit`: probability or score."""
+    thinned = curve.thinned(POINTS)
+    best, by_score = int(thinned.f1.argmax()), unit == BY_SCORE
+    thresholds = thinned.scores if by_score else np.array(list(map(probability, thinned.scores.tolist())))  # of log-odds
+    name = f"F1, maximum {thinned.f1[best]:.3f} at {thresholds[best]:.3g}"
+    for number, (label, values) in enumerate(((name, thinned.f1), ("precision", thinned.precision), ("recall", thinned.recall))):
         axes.plot(thresholds, values, label=label, **_line(number, 2.2 if number == 0 else 1.4))
-    axes.plot(thresholds[best], some.f1[best], "o", color=COLORS[0], zorder=12)
+    axes.plot(thresholds[best], thinned.f1[best], "o", color=COLORS[0], zorder=12)
     low, high = np.percentile(thresholds, [1, 99]).tolist() if by_score else (0.0, 1.0)
     if present is not None:
-        axes.axvline(present, color=TEXT, linewidth=1, linestyle=":", label=f"the model's: {present:.3g}")
+        axes.axvline(present, color=TEXT, linewidth=1, linestyle=":", label=f"model: {present:.3g}")
         low, high = min(low, present), max(high, present)
     margin = (0.03 * (high - low) or 1.0) if by_score else 0.0
     axes.set(xlim=(low - margin, high + margin), ylim=(0, 1.02), xlabel=f"threshold of all labels ({unit})", ylabel="micro measure")
 
 
 def learning(axes: Axes, lines: Sequence[tuple[str, Sequence[LearningPoint]]]) -> None:
-    """Means of labels by their positives, and where the middle half of the labels lies."""
     for number, (name, points) in enumerate(lines):
         x = [point.n_positive for point in points]
         low, high = ([point.quartiles[k] for point in points] for k in (0, 2))
         axes.fill_between(x, low, high, color=COLORS[number], alpha=0.15, linewidth=0)
         axes.plot(x, [p.mean for p in points], marker="o", markersize=4, label=f"mean {name}", **_line(number, 2.0))
         for each in points if number == 0 else ():
-            place = (each.n_positive, each.mean)
-            axes.annotate(_short(each.n_labels), place, (0, 7), textcoords="offset points", ha="center", fontsize=9)
+            axes.annotate(
+                _short(each.n_labels), (each.n_positive, each.mean), (0, 7), textcoords="offset points", ha="center", fontsize=9
+            )
     axes.set(xscale="log", ylim=(0, 1.02), xlabel="positive rows of the label in training", ylabel="measure")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_formatter("")
 
 
 def spread(axes: Axes, lines: Sequence[tuple[str, np.ndarray]]) -> None:
-    """Which share of the labels reaches at least a measure (n each, no NaN)."""
     for number, (name, values) in enumerate(lines):
         edges = np.linspace(0, 1, 201)
         shares = 1 - np.searchsorted(np.sort(values), edges, "left") / max(1, values.size)
         axes.plot(edges, 100 * shares, label=f"{name}, median {np.median(values):.3f}", **_line(number, 2.0))
-    axes.set(xlim=(0, 1), ylim=(0, 102), xlabel="measure", ylabel="labels that reach it (%)")
+    axes.set(xlim=(0, 1), ylim=(0, 102), xlabel="measure", ylabel="labels with at least this value (%)")
 
 
 def reliability(axes: Axes, bins: Sequence[Bin]) -> None:
-    """The share that is true by predicted probability; a perfect model lies on the diagonal."""
     axes.plot([0, 1], [0, 1], color=TEXT, linewidth=1, linestyle=":", label="perfect")
     x, y = [each.probability for each in bins], [each.share_true for each in bins]
     axes.plot(x, y, marker="o", markersize=5, label="all pairs of a row and a label", **_line(0, 2.0))
-    for each, place in zip(bins, zip(x, y, strict=True), strict=True):
-        side = ((6, -4), "top") if place[1] > 0.08 else ((16, 2), "bottom")  # not over the numbers of the axis
-        axes.annotate(_short(each.n), place, side[0], textcoords="offset points", va=side[1], fontsize=9)
-    axes.set(xlim=(0, 1.08), ylim=(0, 1.02), xlabel="predicted probability (mean of a tenth)", ylabel="share that is true")
+    for each, point in zip(bins, zip(x, y, strict=True), strict=True):
+        side = ((6, -4), "top") if point[1] > 0.08 else ((16, 2), "bottom")  # not over the numbers of the axis
+        axes.annotate(_short(each.n), point, side[0], textcoords="offset points", va=side[1], fontsize=9)
+    axes.set(xlim=(0, 1.08), ylim=(0, 1.02), xlabel="predicted probability (mean of a bin)", ylabel="share of true pairs")
 
 
 def _short(n: int) -> str:

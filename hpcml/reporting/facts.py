@@ -1,4 +1,4 @@
-"""Facts from the files of a run: options, versions, times, memory."""
+"""Facts from the files of a run: options, versions, times and memory."""
 
 from __future__ import annotations
 
@@ -13,80 +13,76 @@ import numpy as np
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.hdf5 import MADE_BY
 from hpcml.files.opening import read_small
+from hpcml.log import plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import CHOSEN, Model
 from hpcml.model.open import model_file
 from hpcml.run.folder import CONFIG, ENVIRONMENT, read_config
 
 TIME = "%Y-%m-%dT%H:%M:%S%z"
-NOT_SAID = ("method", "data")  # of the options, what has a line of its own
+HAVE_OWN_LINE = ("method", "data")  # options that are not repeated
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Pairs of a name and a value for people, in groups."""
-
-    name: str  # of the run, for headings
+    name: str  # of the run
     method: str
-    trained: str  # when, with which version, on which rows of which data, as far as that is known
+    trained: str  # date, version, rows and dataset, as far as they are known
     about: list[tuple[str, str]]
     options: list[tuple[str, str]] = field(default_factory=list)
     environment: list[tuple[str, str]] = field(default_factory=list)
     optimiser: list[tuple[str, str]] = field(default_factory=list)
 
 
-def config_of(model: Path) -> dict[str, Any]:
-    """config.toml's values beside a model, or none. Local; raises DataError, OSError."""
+def read_model_config(model: Path) -> dict[str, Any]:
+    """Return the values of config.toml in the folder of a model; {} without it. Raises DataError, OSError."""
     path = model.parent / CONFIG
     return read_config(path) if path.is_file() else {}
 
 
-def data_of(run: Path, given: Path | None) -> Path:
-    """The dataset to judge on: the given one, or the run's own. Local; raises ConfigError."""
-    if given is not None:
-        return given
-    found = config_of(model_file(run)).get("data")
-    if not isinstance(found, str):
-        raise ConfigError(f"{run}: nothing says on which data it was trained; name them with --data")
-    if not Path(found).is_file():
-        raise ConfigError(f"{run}: its data {found} are no longer there; name a dataset with --data")
-    return Path(found)
+def find_data(run: Path, data: Path | None) -> Path:
+    """Return the dataset to evaluate on: `data`, or that of the run. Raises ConfigError."""
+    if data is not None:
+        return data
+    path = read_model_config(model_file(run)).get("data")
+    if not isinstance(path, str):
+        raise ConfigError(f"{run}: the dataset of this run is unknown; name one with --data")
+    if not Path(path).is_file():
+        raise ConfigError(f"{run}: its dataset {path} does not exist; name one with --data")
+    return Path(path)
 
 
-def facts_of(run: Path, model: Model | ClassifierModel) -> Facts:
-    """The facts of a run. Local; raises DataError, OSError."""
-    config, attrs = config_of(model.path), model.attrs
+def read_facts(run: Path, model: Model | ClassifierModel) -> Facts:
+    config, attrs = read_model_config(model.path), model.attrs
     about, optimiser = [("run", str(run)), ("training data", str(config.get("data", "unknown")))], []
     names = {"loss": "loss", "lambda": "λ", "positive_weight": "weight of positives", "scale": "scale of features"}
     names |= {"split": "training split", "n_rows": "training rows"}
-    own = {key: (values.min(), values.max()) for key, values in model.labels.items() if key in CHOSEN}
-    told = {key: f"of each label its own, {low:.3g} to {high:.3g}" for key, (low, high) in own.items()}
-    about += [(name, told.get(key, _shown(attrs[key]))) for key, name in names.items() if key in attrs]
+    ranges = {key: (values.min(), values.max()) for key, values in model.labels.items() if key in CHOSEN}
+    per_label = {key: f"per label, {low:.3g} to {high:.3g}" for key, (low, high) in ranges.items()}
+    about += [(name, per_label.get(key, _format(attrs[key]))) for key, name in names.items() if key in attrs]
     about += [("features", f"{model.n_features:,}"), ("labels", f"{model.n_labels:,}")]
     if isinstance(model, Model):
         optimiser.append(("weights stored", f"{model.n_weights:,}" + (" (sparse)" if model.sparse else "")))
         steps, gaps = model.labels["steps"], model.labels.get("gap")
         if steps.any():
-            optimiser.append(("iterations a label", f"{steps[steps > 0].mean():.1f} on average, {steps.max()} at most"))
+            optimiser.append(("iterations per label", f"mean {steps[steps > 0].mean():.1f}, maximum {steps.max()}"))
         if gaps is not None and gaps.size:
-            optimiser.append(("certified gap", f"{np.median(gaps):.2g} of the objective in the median, {gaps.max():.2g} at most"))
-    about.append(("size of the model", f"{model.path.stat().st_size / 1e6:,.2f} MB"))
+            optimiser.append(("relative duality gap", f"median {np.median(gaps):.2g}, maximum {gaps.max():.2g}"))
+    about.append(("model size", f"{model.path.stat().st_size / 1e6:,.2f} MB"))
     about.append(("thresholds", model.threshold_source or "score 0 for all labels"))
     about.append(("probabilities", model.probability_source or "none"))
-    options = [(key, _shown(value)) for key, value in config.items() if key not in NOT_SAID]
-    environment, method = _environment(model.path.parent), str(attrs.get("method", config.get("method", "unknown")))
+    options = [(key, _format(value)) for key, value in config.items() if key not in HAVE_OWN_LINE]
+    environment, method = _read_environment(model.path.parent), str(attrs.get("method", config.get("method", "unknown")))
     when = dict(environment).get("trained") or (f"by hpcml {attrs[MADE_BY]}" if MADE_BY in attrs else "")
-    rows, split = (
-        (f"{int(attrs['n_rows']):,} rows" if "n_rows" in attrs else ""),
-        f"split {attrs['split']}" if "split" in attrs else "",
-    )
+    rows = f"{int(attrs['n_rows']):,} rows" if "n_rows" in attrs else ""
+    split = f"split {attrs['split']}" if "split" in attrs else ""
     on = " of ".join(filter(None, (rows, split, Path(str(config.get("data", ""))).name)))
     trained = ", ".join(filter(None, (when, on and f"on {on}"))) or "unknown"
     name = run.parent.name if run.name == "model.h5" else run.name
     return Facts(name, method, trained, about, options, environment[1:], optimiser)
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
@@ -96,8 +92,8 @@ def _shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, (float, np.floating)) else str(value)
 
 
-def _environment(folder: Path) -> list[tuple[str, str]]:
-    """The lines about the starts in environment.jsonl, first when and by which version. Raises DataError for a damaged file."""
+def _read_environment(folder: Path) -> list[tuple[str, str]]:
+    """Return facts from environment.jsonl, first date and version. Raises DataError for a damaged file."""
     path = folder / ENVIRONMENT
     if not path.is_file():
         return []
@@ -109,28 +105,22 @@ def _environment(folder: Path) -> list[tuple[str, str]]:
         when = datetime.strptime(last.get("finished", last["time"]), TIME).astimezone(UTC)
         lines = [("trained", f"{when:%Y-%m-%d %H:%M} UTC by hpcml {last['hpcml']}"), ("started", str(starts[0]["time"]))]
         if len(starts) > 1:
-            lines.append(("continued", f"{len(starts) - 1} times, last {last['time']}"))
+            lines.append(("continued", f"{plural(len(starts) - 1, 'time')}, last {last['time']}"))
         if "finished" in last:
             began, ended = (datetime.strptime(last[name], TIME) for name in ("time", "finished"))
             since = "" if len(starts) == 1 else " after the last start"
-            seconds = f"{(ended - began).total_seconds():,.0f} s{since}, with the reading of the data"
+            seconds = f"{(ended - began).total_seconds():,.0f} s{since}, including reading"
             lines.append(("finished", f"{last['finished']}, {seconds}"))
-        lines.append(("ranks", f"{last['ranks']} on {len(nodes)} node{'s' * (len(nodes) > 1)}"))
+        lines.append(("ranks", f"{last['ranks']} on {plural(len(nodes), 'node')}"))
         if by := last.get("computed_by"):
             lines.append(("processor", f"{by['processor']} ({by['architecture']}, compiled for {by['target']})"))
         if peaks := [float(peak) for peak in last.get("peak_mib") or ()]:
-            each = ", ".join(f"{peak:,.0f}" for peak in peaks) + (" MiB, rank by rank" if len(peaks) > 1 else " MiB")
-            spread = f"{min(peaks):,.0f} to {max(peaks):,.0f} MiB a rank, {sum(peaks) / 1024:,.1f} GiB in all"
-            lines.append(("peak of memory", each if len(peaks) <= 4 else spread))
+            each = ", ".join(f"{peak:,.0f}" for peak in peaks) + (" MiB by rank" if len(peaks) > 1 else " MiB")
+            spread = f"{min(peaks):,.0f} to {max(peaks):,.0f} MiB per rank, {sum(peaks) / 1024:,.1f} GiB in total"
+            lines.append(("peak memory", each if len(peaks) <= 4 else spread))
         packages = ", ".join(f"{name} {number}" for name, number in last["packages"].items() if number)
-        about = {
-            "hpcml": last["hpcml"],
-            "Python": last["python"],
-            "packages": packages,
-            "MPI": last["mpi"],
-            "system": last["system"],
-        }
-        lines += [(name, str(value)) for name, value in (about | last["variables"]).items()]
+        versions = {"hpcml": last["hpcml"], "Python": last["python"], "packages": packages, "MPI": last["mpi"]}
+        lines += [(name, str(value)) for name, value in (versions | {"system": last["system"]} | last["variables"]).items()]
         return [*lines, ("arguments", " ".join(map(str, last["arguments"])))]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise DataError(f"{path}: damaged ({error}); move it away to have a report without it") from None
+        raise DataError(f"{path}: damaged file ({error}); move it away to make a report without it") from None

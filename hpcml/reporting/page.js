@@ -1,4 +1,4 @@
-// The tables of all labels: the rows are JSON in the page, and every cell is text, never HTML.
+// Tables of labels: the rows are JSON in the page, and every cell is text, never HTML.
 const number = (digits) => (value, kind) => {
   if (kind !== "display") return value === null ? (kind === "filter" ? "" : -Infinity) : value;
   return value === null ? "–" : digits === null ? value.toLocaleString("en") : value < 1 && value >= 1 - 0.5 * 10 ** -digits ? `> ${(1 - 10 ** -digits).toFixed(digits)}` : value > 0 && value < 0.01 ? String(Number(value.toPrecision(2))) : value.toFixed(digits);
@@ -23,7 +23,7 @@ for (const table of document.querySelectorAll("table.labels")) {
     pageLength: 25,
     lengthMenu: [10, 25, 100, 1000],
     layout: { topStart: "search", topEnd: "info", bottomStart: "pageLength", bottomEnd: "paging" },
-    language: { search: "", searchPlaceholder: "Search labels and features", info: "_START_ to _END_ of _TOTAL_ labels", infoEmpty: "no label", infoFiltered: "(of _MAX_)", lengthMenu: "_MENU_ a page", zeroRecords: "no label has that", emptyTable: "no labels", thousands: "," },
+    language: { search: "", searchPlaceholder: "Search labels and features", info: "_START_ to _END_ of _TOTAL_ labels", infoEmpty: "no labels", infoFiltered: "(of _MAX_)", lengthMenu: "_MENU_ per page", zeroRecords: "no matching label", emptyTable: "no labels", thousands: "," },
   });
 }
 document.documentElement.dataset.ready = "yes";

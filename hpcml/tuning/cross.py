@@ -149,8 +149,8 @@ class Round(Job):
                 for record, of_setting in zip(records, scores, strict=True):
                     summary = summarise(of_setting[self.judged] if self.empty.any() else of_setting, positives, size)
                     ranking = replace(summary.ranking(), n_items=of_setting.size - n_missed, n_missed=n_missed)
-                    record["score"], record["n"] = self.measure(ranking), summary.places.size
-                    record["places"][: summary.places.size] = summary.places
+                    record["score"], record["n"] = self.measure(ranking), summary.points.size
+                    record["places"][: summary.points.size] = summary.points
                 CheckpointWriter(self.file).write_row("records", place, records.view(np.uint8))
                 self.n_done += 1
                 self.share_done += float(self.shares[place])

@@ -20,7 +20,7 @@ from hpcml.data.labels import load_with_unknown
 from hpcml.data.row_keys import draw_keys
 from hpcml.errors import ConfigError
 from hpcml.evaluation.decision import Decision, Summary, decide, decide_together
-from hpcml.evaluation.judged import NOT_JUDGED, NOT_KNOWN, count_missed
+from hpcml.evaluation.scored_rows import NOT_EVALUATED, NOT_KNOWN, count_missed
 from hpcml.files.report import ReportedResult
 from hpcml.files.slabs import SlabFile
 from hpcml.files.table import write_table
@@ -205,7 +205,7 @@ class Tuner:
         comm, judged = self.session.comm, np.flatnonzero(problem.trainable)
         rows = load_with_unknown(comm, problem.dataset, problem.split)
         place = np.full(rows.n_labels, NOT_KNOWN, dtype=np.int64)
-        place[problem.labels] = NOT_JUDGED
+        place[problem.labels] = NOT_EVALUATED
         missed, empty = count_missed(comm, rows, place), self.rounds[0].empty
         bounds = offsets(empty[problem.rows.label_rows])[problem.rows.label_indptr]  # positives that get no labels
         n_missed = missed.n_pairs + int(np.diff(bounds)[problem.labels[judged]].sum())

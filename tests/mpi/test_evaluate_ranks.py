@@ -10,7 +10,7 @@ from support import make
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import read_rows
-from hpcml.errors import ConfigError, DataError, NonFiniteError
+from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluation import MEASURES, evaluate
 from hpcml.log import Log
 from hpcml.model.learner import LEARNERS, scores
@@ -39,7 +39,7 @@ def make_files(comm, folder, n_rows, poison=False, precision="<f8"):
 
 
 @pytest.mark.parametrize("precision", ["<f4", "<f8"])
-@pytest.mark.parametrize("n_rows", [0, 1, 3, 200])
+@pytest.mark.parametrize("n_rows", [0, 3, 200])
 @pytest.mark.parametrize("split", ["all", "test"])
 def test_evaluation_on_all_ranks_equals_one_rank(comm, mpi_tmp_path, n_rows, split, precision):
     data, model = make_files(comm, mpi_tmp_path, n_rows, precision=precision)
@@ -116,7 +116,7 @@ def test_few_labels_are_counted_on_all_ranks_and_told_once(comm, mpi_tmp_path, e
                 shutil.copy(model, mpi_tmp_path / f"{name}.h5")
                 with h5py.File(mpi_tmp_path / f"{name}.h5", "r+") as file:
                     file["labels/n_positive"][:], file.attrs["n_rows"] = n_positive, 100
-    for name, expected in (("few", []), ("many", ["note: a row gets 0.5 labels, a training row has 1.1"])):
+    for name, expected in (("few", []), ("many", ["note: rows get 0.5 labels on average, while training rows have 1.1"])):
         log = Heard(comm.rank)
         with DataFile(mpi_tmp_path / "data.h5") as dataset:
             predict(
@@ -128,7 +128,7 @@ def test_few_labels_are_counted_on_all_ranks_and_told_once(comm, mpi_tmp_path, e
                 True,
                 log,
             )
-        assert [note.partition(",")[0] + "," + note.split(",")[1] for note in log.notes] == (expected if comm.rank == 0 else [])
+        assert [note.partition(";")[0] for note in log.notes] == (expected if comm.rank == 0 else [])
 
 
 @pytest.mark.parametrize("ending", [ending for ending in FORMATS if ending != BIOASQ])
@@ -155,13 +155,3 @@ def test_a_classifier_that_one_rank_reads_is_the_one_in_the_file(comm, mpi_tmp_p
     with DataFile(data) as dataset:
         X = read_rows(dataset, np.arange(30), False)
     assert scores(shared.classifier, X, 3).tobytes() == scores(alone.classifier, X, 3).tobytes()
-
-
-def test_a_model_that_cannot_be_read_fails_alike_on_all_ranks(comm, mpi_tmp_path):
-    for name in ("absent.h5", "empty.h5"):
-        with mpi.agreed(comm, "making the file"):
-            if comm.rank == 0 and name == "empty.h5":
-                (mpi_tmp_path / name).touch()
-        with pytest.raises(DataError, match=name) as error:
-            share_model(comm, mpi_tmp_path / name)
-        assert len(set(comm.allgather(str(error.value)))) == 1

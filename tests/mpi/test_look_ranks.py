@@ -70,7 +70,7 @@ def test_rows_out_of_order_are_named_on_all_ranks(comm, mpi_tmp_path):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_the_same_features_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatch, sparse):
-    monkeypatch.setattr(explain_module, "PER_CHUNK", 2)
+    monkeypatch.setattr(explain_module, "LABELS_PER_MESSAGE", 2)
     model, data = mpi_tmp_path / "model.h5", mpi_tmp_path / "data.h5"
     if comm.rank == 0:
         W = np.random.default_rng(0).standard_normal((11, 30)).round(1)

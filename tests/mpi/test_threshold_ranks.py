@@ -25,7 +25,8 @@ def make_files(comm, folder, n_rows, ties=True, poison=False):
             rng = np.random.default_rng(1)
             W = rng.integers(-2, 3, (40, 12)) / 3.0 if ties else rng.standard_normal((40, 12))
             W[39] = np.nan if poison else 0.1
-            make.dataset(folder / "data.h5", X, Y, splits={"valid": range(0, n_rows, 2)})
+            groups = None if ties else np.arange(n_rows) // 2
+            make.dataset(folder / "data.h5", X, Y, splits={"valid": range(0, n_rows, 2)}, groups=groups)
             model = make.model(folder / "model.h5", W, np.zeros(40))
             with h5py.File(model, "r+") as file:
                 file["labels/n_positive"][:] = rng.integers(0, 50, 40)
@@ -61,7 +62,7 @@ def test_thresholds(comm, mpi_tmp_path, monkeypatch, measure, method, ties, n_ro
         for split in ("all", "valid"):
             expected = make.by_one_rank(comm, lambda split=split: evaluate(own, Model(alone), dataset, split, QUIET))
             found = evaluate(comm, Model(together), dataset, split, QUIET)
-            for name in ["micro", "precision_at", "ndcg_at", "propensity_scored_at", "by_frequency", "thresholds", "calibration"]:
+            for name in ["micro", "precision_at", "ndcg_at", "propensity_scored_at", "by_frequency", "intervals", "calibration"]:
                 assert repr(getattr(found, name)) == repr(getattr(expected, name)), name
 
 

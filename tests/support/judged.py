@@ -16,10 +16,10 @@ def _opened(model):
     return open_model(model) if isinstance(model, str | Path) else model
 
 
-def judged(model, data, split="all", labels=None, watches=()):
+def judged(model, data, split="all", labels=None, observers=()):
     """The measures."""
     with DataFile(data) as dataset:
-        return evaluate(mpi.self_comm(), _opened(model), dataset, split, Log(1), labels, watches)
+        return evaluate(mpi.self_comm(), _opened(model), dataset, split, Log(1), labels, observers)
 
 
 def predicted(model, data, output, what="labels", split="all", force=False, top=None, log=None):

@@ -89,7 +89,7 @@ def test_people_and_programs_see_them(data, run, tmp_path):
     assert "\nb: " in shown
     text = str(found)
     assert "  c Pears, Dried " in text
-    assert "  b  " in text
+    assert "  b (" in text
     found.write_csv(tmp_path / "e.csv")
     found.write_json(tmp_path / "e.json")
     with (tmp_path / "e.csv").open(newline="") as file:

@@ -154,6 +154,15 @@ def test_tuning_and_thresholds_ignore_unlabelled_rows(files, tmp_path):
         assert np.array_equal(one, other)
 
 
+def test_explain_does_not_judge_unlabelled_rows(files, tmp_path):
+    model = hpcml.train("dual", files[2], tmp_path / "run").model
+    explanation = hpcml.explain(model, files[2], row=["u0", "d0"], label=["sea"])
+    assert "predicted, the row is unlabelled" in str(explanation) and "a true label" in str(explanation)
+    assert next(each["true"] for each in explanation.as_dict()["scores"]) is None
+    wrong = hpcml.explain(model, files[2], wrong=500, split="all").as_dict()["wrong"][0]
+    assert not [each for kind in ("missed", "given") for each in wrong[kind] if each["id"].startswith("u")]
+
+
 def test_split_without_labelled_rows_is_refused(tmp_path, files):
     new = [{"text": "ship", "split": "new"}, {"text": "corn", "labels": ["farm"], "split": "old"}]
     _, path = made(tmp_path, "jsonl", new, like=files[1])

@@ -5,8 +5,7 @@ import json
 import h5py
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from sklearn.metrics import average_precision_score, ndcg_score
+from sklearn.metrics import ndcg_score
 from support import make
 from support.judged import judged
 from support.oracles_thresholds import f1
@@ -16,11 +15,9 @@ import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.curves import Curves
 from hpcml.evaluation.wrong import most_wrong
 from hpcml.log import Log
 from hpcml.model.open import open_model
-from hpcml.reporting.gather import probability_of
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 SLOPE, OFFSET = np.array([90.0, 0.3, 1.0, 0.0, 40.0, 2.0]), np.array([-1.0, 2.0, 0.0, 0.5, 3.0, -3.0])
@@ -61,7 +58,6 @@ def test_measures_of_rows_and_pool(files, tmp_path):
     assert abs(found.micro["average_precision"] - tied_precision(Y.ravel(), scores.ravel())) > 0.001  # it does matter
     of_labels = [tied_precision(y, s) for y, s in zip(Y.T, scores.T, strict=True)]  # of one label that of its scores
     assert found.values["average_precision"] == pytest.approx(of_labels, rel=1e-12)
-    assert "ordered by probability" in str(found)
     found.write_json(tmp_path / "found.json")
     assert json.loads((tmp_path / "found.json").read_text())["ordered_by"] == "probability"
 
@@ -86,7 +82,7 @@ def test_most_wrong_pairs_of_all_labels_are_by_log_odds(files, tmp_path):
                 pairs = [(row, f"label{label}") for *_, row, label in expected]
                 assert [(each["row"], each["label"]) for each in got] == pairs
                 assert [each["beyond"] for each in got] == pytest.approx([-value for value, *_ in expected], rel=1e-12)
-        assert "how far the log-odds of the probability are beyond those at the label's threshold" in str(found)
+        assert "distance of the log-odds of the probability from those at the label's threshold" in str(found)
         assert found.as_dict()["ordered_by"] == "probability"
 
 
@@ -141,54 +137,3 @@ def test_thresholds_of_a_value_are_exact():
         assert (of_found <= value)[~flat].all() and (of_above > value)[~flat].all()
     assert compared.values(np.array([np.inf]), np.array([3])).tolist() == [0.5]
     assert compared.values(np.full(9, -np.inf), np.arange(9)).tolist() == [-np.inf] * 9  # rows without a score stay last
-
-
-def test_curves_of_a_report(files):
-    data, model, scores, Y = files
-    curves = Curves(None, probability_of(open_model(model)))
-    judged(model, data, watches=[curves])
-    odds = log_odds(scores)
-    best = max(f1(odds >= cut, Y, "micro") for cut in np.unique(odds[Y]))
-    assert curves.micro.f1.max() == pytest.approx(best)
-
-
-def test_from_tune_to_every_command(tmp_path):
-    """tune → evaluate and predict --top, from texts; serve's headings are the same."""
-    rng = np.random.default_rng(5)
-    words = [f"w{k}" for k in range(40)]
-    lines = []
-    for row in range(160):
-        labels = [f"l{k}" for k in range(5) if rng.random() < (0.5, 0.3, 0.2, 0.1, 0.1)[k]]
-        of_labels = [f"w{7 * int(name[1]) + int(rng.integers(7))}" for name in labels for _ in range(2)]
-        text = " ".join([*of_labels, *rng.choice(words, 8)])
-        lines.append({"id": str(row), "text": text, "labels": labels, "split": "test" if row % 3 == 0 else "train"})
-    (tmp_path / "docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    data = tmp_path / "docs.h5"
-    hpcml.convert("jsonl", tmp_path / "docs.jsonl", data)
-    model = hpcml.tune(data, tmp_path / "run", folds=3, lambdas=(0.1, 1.0, 10.0)).model
-    with h5py.File(model) as file, h5py.File(data) as rows:
-        W, columns, factors, bias = file["W"][:], file["columns"][:], file["factors"][:], file["bias"][:]
-        slope, offset = file["labels/sigmoid_slope"][:], file["labels/sigmoid_offset"][:]
-        names = [name.decode() for name in file["label_names"][:]]
-        shape = rows["X"].attrs["shape"]
-        X = sp.csr_matrix((rows["X/data"][:], rows["X/indices"][:], rows["X/indptr"][:]), shape=shape).astype(np.float64)
-        data_names, Y = [name.decode() for name in rows["label_names"][:]], np.zeros((160, 5), bool)
-        for row, labels in enumerate(np.split(rows["Y/indices"][:], rows["Y/indptr"][1:-1])):
-            Y[row, [names.index(data_names[label]) for label in labels]] = True
-        test = rows["splits/test"][:]
-    odds = slope * (X @ (W[:, columns] * factors).T + bias)[test] + offset
-    best = best_of(odds, 3)
-    found = hpcml.evaluate(model, data, split="test")
-    assert found.precision_at[3] == pytest.approx(np.take_along_axis(Y[test], best, axis=1).mean())
-    assert found.micro["average_precision"] == pytest.approx(average_precision_score(Y[test].ravel(), odds.ravel()), abs=1e-9)
-    hpcml.predict(model, data, tmp_path / "top.csv", split="test", top=3)
-    top = [line["label"] for line in table(tmp_path / "top.csv")]
-    top = [top[begin : begin + 3] for begin in range(0, len(top), 3)]
-    assert top == [[names[label] for label in row] for row in best]
-    from hpcml.serving.suggest import Question, Suggester
-
-    suggester = Suggester(hpcml.load(model))
-    fields = [field.name for field in suggester.fields]
-    asked = [Question([[lines[row]["text"]] if name == "text" else [] for name in fields], limit=3) for row in test.tolist()]
-    served = [[names[heading.label] for heading in row] for row in suggester(asked)]
-    assert served == top

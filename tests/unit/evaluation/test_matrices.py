@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.metrics import average_precision_score, f1_score
 
 import hpcml
 from hpcml.errors import DataError
@@ -45,17 +44,6 @@ def test_measures_are_those_of_evaluate(made):
         np.testing.assert_allclose(values, expected.values[name], rtol=1e-12)
         assert found.macro(name) == pytest.approx(expected.macro(name))
     assert found.micro == pytest.approx(expected.micro) and found.precision_at == pytest.approx(expected.precision_at)
-
-
-def test_measures_are_those_of_scikit_learn():
-    rng = np.random.default_rng(1)
-    scores, Y = rng.normal(size=(50, 3)), rng.random((50, 3)) < 0.3
-    found = hpcml.evaluate_scores(scores, Y)
-    for k in range(3):
-        assert found.values["average_precision"][k] == pytest.approx(average_precision_score(Y[:, k], scores[:, k]))
-        assert found.values["f1"][k] == pytest.approx(f1_score(Y[:, k], scores[:, k] > 0))
-    assert found.micro["f1"] == pytest.approx(f1_score(Y.ravel(), scores.ravel() > 0))
-    np.testing.assert_array_equal(found.n_positive, Y.sum(axis=0))
 
 
 @pytest.mark.parametrize(("scores", "words"), [([[1.0, 2.0]], "expected the same"), ([[np.nan], [1.0]], "not a finite number")])

@@ -11,9 +11,9 @@ from support.judged import judged
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
-from hpcml.evaluation.curves import FINE, Curves, group_names
-from hpcml.evaluation.explain import check_weights, why
-from hpcml.evaluation.unlearnt import LEVEL, chance_of, find_unlearnt
+from hpcml.evaluation.curves import FINE, Curves
+from hpcml.evaluation.explain import explain_rows
+from hpcml.evaluation.unlearnt import LEVEL, find_unlearnt, simulate_chance
 from hpcml.evaluation.wrong import WrongRows, most_wrong
 from hpcml.log import Log
 from hpcml.model import scoring
@@ -42,7 +42,7 @@ def test_contributions_add_up_to_the_score(tmp_path, sparse, kind):
         edit(path, attributes({kind: True}))
     model, names = Model(path), [f"label{k}" for k in range(7)]
     with DataFile(make.dataset(tmp_path / "d.h5", X, Y)) as dataset:
-        found = why(SELF, model, dataset, [str(row) for row in range(12)], names, 5).found
+        found = explain_rows(SELF, model, dataset, [str(row) for row in range(12)], names, 5).scores
     assert [(each.row, each.label) for each in found] == [(row, name) for row in range(12) for name in names]
     dense = model.weights()
     for each in found:
@@ -66,23 +66,16 @@ def test_labels_of_a_row_are_its_own_those_given_and_the_best(tmp_path):
     W[:, 0] = np.arange(9, 0, -1) - 8.5  # labels 0 is given, 1 and 2 are next, 8 is the last
     model = Model(make.model(tmp_path / "m.h5", W))
     with DataFile(make.dataset(tmp_path / "d.h5", X, Y, row_ids=["a", "b", "a"])) as dataset:
-        found = why(SELF, model, dataset, ["a"], [], 5)
-        assert [each.label for each in found.found] == ["label0", "label1", "label2", "label8"]
-        assert {each.row for each in found.found} == {0}  # the first of that id
-        assert "a, label label8: score -7.5, not above the threshold 0: not given, but wrongly" in str(found)
+        found = explain_rows(SELF, model, dataset, ["a"], [], 5)
+        assert [each.label for each in found.scores] == ["label0", "label1", "label2", "label8"]
+        assert {each.row for each in found.scores} == {0}  # the first of that id
+        assert "a, label label8: not predicted, true label" in str(found)
         with pytest.raises(ConfigError, match="no row with the id 'c'"):
-            why(SELF, model, dataset, ["c"], [], 5)
+            explain_rows(SELF, model, dataset, ["c"], [], 5)
     with DataFile(make.dataset(tmp_path / "e.h5", X, Y)) as dataset:
         for row in ("3", "-1", "x", "²"):
             with pytest.raises(ConfigError, match="name them by number, 0 to 2"):
-                why(SELF, model, dataset, [row], [], 5)
-
-
-def test_combined_weights_have_no_contributions(tmp_path):
-    model = Model(make.model(tmp_path / "m.h5", np.ones((1, 2))))
-    model.combination = object()
-    with pytest.raises(ConfigError, match="no feature adds a fixed amount to a score"):
-        check_weights(model, "explain --row")
+                explain_rows(SELF, model, dataset, [row], [], 5)
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -95,7 +88,7 @@ def test_wrong_rows_are_those_of_all_scores(tmp_path, small_blocks, ties):
     path, rows = make.model(tmp_path / "m.h5", W), np.arange(1, 60, 2)
     edit(path, lambda file: file.create_dataset("labels/threshold", data=thresholds))
     model, data = Model(path), make.dataset(tmp_path / "d.h5", X, Y, splits={"odd": rows})
-    judged(model, data, "odd", watches=[watch := WrongRows(model.thresholds, 4)])
+    judged(model, data, "odd", observers=[watch := WrongRows(model.thresholds, 4)])
     with DataFile(data) as dataset:
         some = most_wrong(SELF, model, dataset, "odd", ["label2", "label5"], 4, QUIET)
     scores, truth = X.toarray().astype(float) @ W.T, Y.toarray() > 0
@@ -129,7 +122,7 @@ def test_curves_are_scikit_learns(tmp_path, small_blocks):
     positives = np.array([3, 3, 50, 50, 50, 2000])
     curves = Curves(positives, lambda label, p: np.log(p / (1 - p)))
     data = make.dataset(tmp_path / "d.h5", X, Y)
-    assert judged(model, data, watches=[curves]).micro == judged(model, data).micro  # watching changes nothing
+    assert judged(model, data, observers=[curves]).micro == judged(model, data).micro  # watching changes nothing
     scores, truth = X.toarray().astype(float) @ W.T, Y.toarray() > 0
     assert [curve.name for curve in curves.of_groups] == ["0 to 9", "30 to 99", "1,000 to 2,999"]
     for curve, labels in zip([curves.micro, *curves.of_groups], [slice(None), slice(0, 2), slice(2, 5), slice(5, 6)], strict=True):
@@ -148,24 +141,10 @@ def test_curves_are_scikit_learns(tmp_path, small_blocks):
         assert found.probability == pytest.approx(p[inside].mean(), abs=0.5 / FINE)
 
 
-def test_groups_have_names():
-    groups, names = group_names(np.array([0, 9, 10, 5_000_000, 29]))
-    assert groups.tolist() == [0, 0, 1, 2, 1]
-    assert names == ["0 to 9", "10 to 29", "1,000,000 or more"]
-
-
-def test_chance_of_one_positive_is_known():
-    """With one positive AP is 1/rank, so 5 % of orders put it among the first n/20; the simulation comes near."""
-    (found,) = chance_of(np.array([1]), 1000)
-    assert 1 / 70 < found < 1 / 35
-    many = chance_of(np.array([2, 50, 900]), 1000)
-    assert (many > np.array([2, 50, 900]) / 1000).all() and many[1] < 0.075 and many[2] < 1
-
-
 def test_chance_is_exceeded_as_often_as_said():
     rng, ranks = np.random.default_rng(9), np.arange(1, 8)
     values = [(ranks / (np.sort(rng.choice(500, 7, replace=False)) + 1)).mean() for _ in range(2000)]
-    assert np.mean(values > chance_of(np.array([7]), 500)[0]) < 1.6 * LEVEL
+    assert np.mean(values > simulate_chance(np.array([7]), 500)[0]) < 1.6 * LEVEL
 
 
 def test_labels_that_are_not_learnt_have_reasons(tmp_path):
@@ -187,7 +166,7 @@ def test_labels_that_are_not_learnt_have_reasons(tmp_path):
         found = find_unlearnt(SELF, Model(path), dataset, "test", QUIET)
     reasons = {each.label: each.reason for each in found.unlearnt}
     assert reasons == {
-        "label1": "its rows share no feature beyond chance",
+        "label1": "no feature is typical of its rows",
         "label2": "only 1 positive training row",
         "label3": "nearly the rows of label4",
         "label4": "nearly the rows of label3",
@@ -213,5 +192,5 @@ def test_a_stored_zero_adds_nothing(tmp_path):
     X = sp.csr_matrix((np.array([0.0, 2.0], np.float32), ([0, 0], [0, 1])), (1, 3))
     model = Model(make.model(tmp_path / "m.h5", np.ones((1, 3))))
     with DataFile(make.dataset(tmp_path / "d.h5", X, np.ones((1, 1)))) as dataset:
-        (found,) = why(SELF, model, dataset, ["0"], ["label0"], 3).found
+        (found,) = explain_rows(SELF, model, dataset, ["0"], ["label0"], 3).scores
     assert found.score == found.total == 2

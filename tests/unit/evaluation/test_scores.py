@@ -97,22 +97,6 @@ def test_weights_by_column_give_the_bits_of_all_weights(labels, index, precision
     assert found.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("labels", [[0, 1, 2, 3], [1, 3]])
-def test_a_model_of_few_weights_gives_the_scores_of_a_dense_one(tmp_path, labels, monkeypatch):
-    W = np.random.default_rng(0).standard_normal((4, 30)) * (np.random.default_rng(1).random((4, 30)) < 0.1)
-    X = sp.random(20, 30, 0.5, "csr", random_state=np.random.default_rng(2)).toarray()
-    data, found = DataFile(make.dataset(tmp_path / "data.h5", X, np.eye(20, 4))), {}
-    monkeypatch.setattr(scoring, "FEW", 0.2)
-    for sparse in (False, True):
-        model = Model(make.model(tmp_path / f"{sparse}.h5", W, np.arange(4.0), sparse=sparse))
-        scorer = scoring.make_scorer(model, load_shard(mpi.self_comm(), data, "all"), np.array(labels))
-        weights = scorer.weights(1, len(labels))
-        assert isinstance(weights[0], tuple) == sparse
-        found[sparse] = scorer.score_rows(np.arange(20), *weights)
-    assert found[True].tobytes() == found[False].tobytes()
-    assert found[True].any()
-
-
 def test_a_pruned_model_is_scored_by_column_with_the_bits_of_a_dense_one(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     W = rng.standard_normal((4, 30)) * (rng.random((4, 30)) < 0.2)
@@ -151,20 +135,6 @@ def test_count_sorted(n_scores, n_values):
     assert equal.tolist() == [int((scores == v).sum()) for v in values]
     assert [int(above[i + 1 :].sum()) for i in range(values.size)] == [int((scores > v).sum()) for v in values]
     assert above.sum() == n_scores
-
-
-@pytest.mark.parametrize("precision", ["<f4", "<f8"])
-@pytest.mark.parametrize("n_columns", [8192, 100])
-@pytest.mark.parametrize("labels", [[0, 1, 2], [2], [0, 3, 5], []])
-def test_expanded_weights_of_chosen_labels(labels, n_columns, precision):
-    W, columns, factors = stored(0, 6, 9000, n_columns, precision)
-    labels = np.array(labels, dtype=np.int64)
-    assert np.array_equal(expanded(W, columns, factors, labels), (W[labels][:, columns] * factors.astype(np.float64)).T)
-
-
-def test_expanding_without_features():
-    tables = np.empty((2, 0)), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
-    assert expanded(*tables, np.arange(2)).shape == (0, 2)
 
 
 def test_blocks_cover_everything_within_their_limits(monkeypatch):

@@ -52,7 +52,7 @@ def stored(case, measure="micro", split="all", output=None, force=False, **optio
 
 
 @pytest.mark.parametrize("measure", ["micro", "instance", "label"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6), ties=st.booleans(), edges=st.integers(1, 5), pairs=st.sampled_from([0, 7, 10**6]))
 def test_no_threshold_is_better(tmp_path_factory, measure, seed, ties, edges, pairs):
     case = files(tmp_path_factory.mktemp("case"), seed, ties)
@@ -78,7 +78,7 @@ def test_no_threshold_is_better(tmp_path_factory, measure, seed, ties, edges, pa
 
 @pytest.mark.parametrize("measure", ["micro", "instance"])
 def test_labels_that_the_model_does_not_know_are_missed(tmp_path, measure):
-    for seed in range(5):
+    for seed in range(2):
         (folder := tmp_path / str(seed)).mkdir()
         data, model, scores, truth = files(folder, seed, ties=False, n_labels=4)
         unknown = np.random.default_rng(seed).random((60, 3)) < np.linspace(0.0, 1.0, 60)[:, None]
@@ -116,7 +116,7 @@ def test_labels_that_chance_explains_share_the_threshold(tmp_path):
     case = (data, make.model(tmp_path / "model.h5", np.eye(5)))
     result = found(case, "label", method="search")
     assert result.own.tolist() == [0, 2]
-    assert result.borrowed == {"with fewer than 1 of these rows": 1, "no better than chance": 2, "not in the data": 0}
+    assert result.borrowed == {"with fewer than 1 positive row": 1, "no better than chance": 2, "not in the data": 0}
     assert (result.thresholds[[1, 3, 4]] == result.shared).all() and result.shared == found(case, "micro").shared
     assert found(case, "label", min_positives=4).own.tolist() == [0]
     assert found(case, "label", chance=1.0).own.tolist() == [0, 1, 2, 3]
@@ -242,15 +242,14 @@ def test_prune_and_merge_keep_them(tmp_path, what, source, differs):
     assert len(together) == (1 if what == "thresholds" else 2)
 
 
-@pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_classifiers(tmp_path, dense, n_classes):
+def test_classifiers(tmp_path, n_classes):
     names = ["one"] if n_classes == 2 else list("abc")
     X, y, Y = make.class_data(3, 90, 10, n_classes)
     data = make.dataset(tmp_path / "data.h5", X, Y, label_names=names)
-    case = (data, make.classifier(tmp_path / "model.h5", "linear-svm", X[:60], y[:60], names, dense=dense))
+    case = (data, make.classifier(tmp_path / "model.h5", "linear-svm", X[:60], y[:60], names))
     if n_classes == 3:
-        with pytest.raises(ConfigError, match="3 classes gives every row exactly one"):
+        with pytest.raises(ConfigError, match="3 classes predicts exactly one per row"):
             stored(case)
         return
     with h5py.File(predicted(case[1], data, tmp_path / "scores.h5", "scores")) as file:
@@ -267,25 +266,17 @@ def test_what_does_not_fit_is_refused(tmp_path):
     case = files(tmp_path, 7, False)
     for options, sentence in (
         ({"method": "half"}, "--method half needs scores that are log-odds"),
-        ({"measure": "label", "method": "shrink", "chance": 0.5}, "--chance 0.5: is for --method search and half; remove it"),
-        ({"method": "shrink"}, "--method shrink: is for --measure label; for micro take --method search"),
+        ({"measure": "label", "method": "shrink", "chance": 0.5}, "--chance 0.5: applies to --method search and half; remove it"),
+        ({"method": "shrink"}, "--method shrink: applies to --measure label; use --method search for micro"),
         ({"split": "nowhere"}, "no split"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             stored(case, **options)
-    for options, sentence in (
-        ({"measure": "macro"}, "measure=macro: expected label, micro or instance"),
-        ({"method": "best"}, "method=best: expected shrink, search or half"),
-        ({"min_positives": 0}, "min_positives=0: expected at least 1"),
-        ({"chance": 2.0}, "chance=2.0: expected at most 1"),
-    ):
-        with pytest.raises(ConfigError, match=sentence):
-            hpcml.threshold(case[1], case[0], **({"measure": "label"} | options))
     assert Model(case[1]).threshold_source == ""
     empty = make.dataset(tmp_path / "empty.h5", np.ones((3, 12)), np.zeros((3, 7)))
     with pytest.raises(DataError, match="no row of split all has a label"):
         stored((empty, case[1]))
-    with pytest.raises(ConfigError, match=r"empty\.h5 has no split valid; name rows with --split .*\(splits: none\)"):
+    with pytest.raises(ConfigError, match=r"empty\.h5 has no split valid; use --split .*\(splits: none\)"):
         stored((empty, case[1]), split=None)
     (tmp_path / "nan").mkdir()
     poisoned = make.model(tmp_path / "nan" / "model.h5", np.full((7, 12), np.nan))
@@ -298,16 +289,6 @@ def test_what_does_not_fit_is_refused(tmp_path):
         edit(case[1], entry("labels/threshold", 2, 0))
 
 
-def test_training_rows_are_noticed(tmp_path):
-    case = files(tmp_path, 8, False)
-    train("dual", None, case[0], tmp_path / "run", min_positives=0)
-    seen = stored((case[0], tmp_path / "run" / "model.h5"), split="train")
-    assert (seen.seen.n_rows, seen.n_rows) == (30, 30)
-    assert "warning: all 30 rows are training rows" in str(seen)
-    unseen = stored((case[0], tmp_path / "run" / "model.h5"), split="valid", force=True)
-    assert unseen.seen.n_rows == 0 and "training rows" not in str(unseen)
-
-
 def test_scores_that_tell_nothing_are_noticed(tmp_path):
     X = np.ones((6, 2))
     case = (
@@ -316,5 +297,5 @@ def test_scores_that_tell_nothing_are_noticed(tmp_path):
     )
     for measure in ("micro", "instance"):
         report = stored(case, measure, force=True)
-        assert report.found.everything and "gives every row every label" in str(report)
+        assert report.found.everything and "predicts every label for every row" in str(report)
         assert report.found.shared < 2.0

@@ -1,25 +1,21 @@
 """The best labels of rows: against sorting all scores, from dense and sparse models, in every format; precision at k."""
 
-import csv
 import json
 
 import h5py
 import numpy as np
 import pytest
-from anndata.io import read_elem
 from hypothesis import given
 from hypothesis import strategies as st
 from support import make
 from support.edits import attributes, edit
 from support.judged import judged, lines_of, predicted
-from support.predicted import predict_text
 
 from hpcml import mpi
 from hpcml.errors import NonFiniteError
-from hpcml.evaluation.top import Best, are_true
+from hpcml.evaluation.top import Best, find_true_labels
 from hpcml.log import Log
 from hpcml.model import scoring as scoring_module
-from hpcml.model.open import open_model
 from hpcml.prediction import predict as module
 
 SELF, QUIET = mpi.self_comm(), Log(1)
@@ -95,29 +91,6 @@ def test_h5(files, tmp_path, small_chunks, top):
     assert lines_of(output)[0] == [f"doc {i}, ö" for i in ROWS for _ in range(expected.shape[1])]
 
 
-@pytest.mark.parametrize("top", [2, 9])
-def test_csv(files, tmp_path, small_chunks, top):
-    with run(files, tmp_path / "out.csv", top).open(newline="", encoding="utf-8") as file:
-        header, *lines = csv.reader(file)
-    assert header == ["id", "label", "score"]
-    expected = [
-        [f"doc {row}, ö", NAMES[label], np.float32(scores[label])]
-        for row, scores, labels in zip(ROWS, files[2], sorted_best(files[2], top), strict=True)
-        for label in labels
-    ]
-    assert [[*line[:2], np.float32(line[2])] for line in lines] == expected
-
-
-def test_of_a_text_it_is_the_same(tmp_path, files, small_chunks):
-    with h5py.File(files[0]) as file:
-        (tmp_path / "in.svm").write_text("".join(make.svmlight_lines(read_elem(file["X"]), ["0"] * 40)))
-    predict_text(SELF, open_model(files[1]), tmp_path / "in.svm", tmp_path / "text.csv", False, QUIET, top=3)
-    expected = list(csv.reader(run(files, tmp_path / "data.csv", 3, split="all").open(encoding="utf-8")))
-    found = list(csv.reader((tmp_path / "text.csv").open(encoding="utf-8")))
-    assert [line[1:] for line in found] == [line[1:] for line in expected]
-    assert [f"doc {line[0]}, ö" for line in found[1:]] == [line[0] for line in expected[1:]]  # without ids
-
-
 @pytest.mark.parametrize("sparse", [False, True])
 def test_scores_that_are_no_numbers(tmp_path, sparse):
     W = np.ones((3, 4))
@@ -141,25 +114,17 @@ def test_a_normalised_model(tmp_path, sparse):
     assert best.tobytes() == np.take_along_axis(scores, sorted_best(scores, 4), axis=1).tobytes()
 
 
-def test_a_classifier(tmp_path):
-    X, y, Y = make.class_data(3, 60, 10, 3)
-    files = make.dataset(tmp_path / "data.h5", X, Y), make.classifier(tmp_path / "model.h5", "tree", X, y, "abc")
-    with h5py.File(run(files, tmp_path / "all.h5", None, split="all")) as file:
-        scores = file["scores"][:]
-    assert best_values(run(files, tmp_path / "top.h5", 2, split="all"), 2)[0].tolist() == sorted_best(scores, 2).tolist()
-
-
 def test_true_labels_among_the_best():
     best = Best(3, 2)
     best.add(0, np.array([[3.0, 2, 1], [1, 2, 3], [1, 1, 1]]), 0)
     best.sort()
     rows, labels = np.array([2, 0, 0, 1]), np.array([1, 2, 0, 2])
-    assert are_true(best, rows, labels, 3).sum(axis=0).tolist() == [2, 1]
-    assert are_true(best, rows[:0], labels[:0], 3).sum(axis=0).tolist() == [0, 0]
+    assert find_true_labels(best, rows, labels, 3).sum(axis=0).tolist() == [2, 1]
+    assert find_true_labels(best, rows[:0], labels[:0], 3).sum(axis=0).tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("lanes", [1, 3, 32])
-@pytest.mark.parametrize("n_labels", [2, 4, 9])
+@pytest.mark.parametrize("lanes", [3, 32])
+@pytest.mark.parametrize("n_labels", [2, 9])
 def test_precision_of_the_best_labels(tmp_path, monkeypatch, n_labels, lanes):
     """The labels of the data come in another order, some unknown to the model; scores have many ties."""
     monkeypatch.setattr(scoring_module, "MAX_LANES", lanes)
@@ -177,14 +142,7 @@ def test_precision_of_the_best_labels(tmp_path, monkeypatch, n_labels, lanes):
     assert list(result.precision_at) == [1, 3, 5]
     for k, value in result.precision_at.items():
         assert value == pytest.approx(hits[:, :k].mean(), abs=1e-15)
-    one, three, five = (f"@{k} {value:.4f}" for k, value in result.precision_at.items())
-    assert f"precision of a row's best labels: {one}, {three}, {five}\n" in str(result)
+    line = next(line.split() for line in str(result).splitlines() if line.startswith("P@k"))
+    assert line[1::3] == [f"{value:.4f}" for value in result.precision_at.values()]
     result.write_json(tmp_path / "out.json")
     assert json.loads((tmp_path / "out.json").read_text())["precision_at"] == {str(k): v for k, v in result.precision_at.items()}
-
-
-def test_precision_of_one_label_or_no_rows(tmp_path):
-    data = make.dataset(tmp_path / "data.h5", np.eye(4), np.eye(4, 3), splits={"none": []})
-    model = make.model(tmp_path / "model.h5", np.eye(3, 4))
-    assert judged(model, data, labels=[1]).precision_at == {}
-    assert all(np.isnan(value) for value in judged(model, data, "none").precision_at.values())

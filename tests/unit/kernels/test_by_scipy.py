@@ -7,7 +7,7 @@ from scipy import stats
 from sklearn.isotonic import isotonic_regression
 
 from hpcml.conversion.synthetic_kernels import normal
-from hpcml.evaluation.chance_kernels import at_least
+from hpcml.evaluation.chance_kernels import hypergeometric_tail
 from hpcml.kernels.rows import first_at_least, transpose
 from hpcml.methods.bayes.kernels import pool
 
@@ -24,7 +24,7 @@ def test_tails_of_the_hypergeometric_distribution(n_rows):
     marked[:150] = np.minimum(marked[:150], rng.integers(1, 30, 150))
     near = np.rint(marked * (drawn / n_rows) + rng.normal(0, 3, 300) * np.sqrt(np.minimum(marked, drawn) / 4))
     hits = np.clip(near, 0, np.minimum(marked, drawn) + 1)
-    found, expected = at_least(hits, n_rows, marked, drawn), stats.hypergeom.sf(hits - 1, n_rows, marked, drawn)
+    found, expected = hypergeometric_tail(hits, n_rows, marked, drawn), stats.hypergeom.sf(hits - 1, n_rows, marked, drawn)
     np.testing.assert_allclose(found, expected, rtol=1e-11 + 6e-15 * n_rows, atol=1e-15)
     assert n_rows < 40 or ((expected > 1e-3) & (expected < 0.9)).sum() > 30
 

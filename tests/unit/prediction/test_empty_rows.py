@@ -162,15 +162,15 @@ def test_questions_and_other_measures(data, tmp_path):
     hpcml.calibrate(model, data[1], split="test", output=tmp_path / "c.h5")
     hpcml.threshold(model, data[1], "label", split="test", output=tmp_path / "s.h5")
     most_wrong = hpcml.explain(model, data[1], wrong=40)
-    assert "5 rows without any known feature: they get no labels, and are not listed" in str(most_wrong)
+    assert "5 rows without any known feature: they get no labels and are not listed" in str(most_wrong)
     wrong = most_wrong.as_dict()["wrong"][0]
     rows = {each["row"] for kind in ("missed", "given") for each in wrong[kind]}
     assert rows.isdisjoint(np.flatnonzero(empty).tolist())
     assert "Infinity" not in json.dumps(wrong)
-    (why,) = hpcml.explain(model, data[1], row=["test3"], label=["common"]).found
+    (why,) = hpcml.explain(model, data[1], row=["test3"], label=["common"]).scores
     assert why.score > why.threshold and not why.is_given
     told = str(hpcml.explain(model, data[1], row=["test3"], label=["common"]))
-    assert "not given (no known feature)" in told
+    assert "not predicted (no known feature)" in told
 
 
 def test_rows_of_numbers_keep_their_labels(tmp_path):
