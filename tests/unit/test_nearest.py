@@ -1,6 +1,9 @@
-"""What is said of a misspelt word."""
+"""Suggestions for misspelt names."""
 
-from hpcml.errors import nearest, repeated
+import pytest
+
+from hpcml.cli import app as cli
+from hpcml.errors import ConfigError, nearest, repeated
 
 MANY = [f"name-{letter}" for letter in "abcdefgh"]
 
