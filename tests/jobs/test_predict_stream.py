@@ -86,7 +86,7 @@ def test_what_is_refused(standing, files, tmp_path):
         ("/dev/null", "-o", tmp_path / "out.csv"): "/dev/null: no rows; expected `label index:value ...`",
         (source, "-o", tmp_path / "out.csv", "--split", "test"): "--split test: applies only to a dataset",
         (named, "-o", named, "--source", "svmlight", "--force"): "is also an input",
-        (named, "-o", tmp_path / "out.csv"): "its features have no names; give svmlight text, a matrix or a dataset",
+        (named, "-o", tmp_path / "out.csv"): "the features have no names; use svmlight text, a matrix or a dataset",
     }.items():
         refused(standing(2, "predict", model, *arguments), sentence)
     refused(

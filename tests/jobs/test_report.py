@@ -82,7 +82,7 @@ def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
         "rows.h5 have no ids": ("report", runs[0], "--data", tmp_path / "rows.h5", *titled),
         "missing RUNS": ("report", "-o", tmp_path / "x.html"),
         "named twice": ("report", runs[0], runs[0], "-o", tmp_path / "x.html"),
-        "a folder without a model": ("report", tmp_path / "empty", "-o", tmp_path / "x.html"),
+        "the folder has no model": ("report", tmp_path / "empty", "-o", tmp_path / "x.html"),
         "exists already": ("report", runs[0], "-o", tmp_path / "1.html"),
         "does not exist; create it first": ("report", runs[0], "-o", tmp_path / "none" / "x.html"),
         "no split named 'dev'": ("report", runs[0], "-o", tmp_path / "x.html", "--split", "dev"),

@@ -19,13 +19,13 @@ TOP = Path(__file__).parents[2]
 
 def test_it_answers_and_ends_at_a_signal(mpirun, standing, tmp_path):
     _, run = run_of(tmp_path)
-    refused(standing(2, "serve", run, "--port", 0), "serve answers from one process, but MPI has started 2; run it without mpirun")
+    refused(standing(2, "serve", run, "--port", 0), "serve uses one process, but MPI started 2; run it without mpirun")
     for expected, command in {
         "--max-body-mb 0: expected at least 1": ("--max-body-mb", 0),
         "--max-seconds 0.0: expected at least 0.001": ("--max-seconds", 0),
     }.items():
         refused(standing(1, "serve", run, "--port", 0, *command), expected)
-    refused(standing(1, "serve", tmp_path, "--port", 0), "a folder of runs; name one of them: run")
+    refused(standing(1, "serve", tmp_path, "--port", 0), "is a folder of runs; expected one of them: run")
     job = mpirun.start(0, "serve", run, "--port", 0)
     url = job.until(lambda: re.search(r"ready after .*: (http://\S+) ", job.output()[1]))[1]
     with urllib.request.urlopen(f"{url}v1/projects/hpcml/suggest", b"text=wheat+and+corn&limit=1", timeout=30) as reply:
@@ -45,7 +45,7 @@ def test_it_answers_and_ends_at_a_signal(mpirun, standing, tmp_path):
     lines = list(map(json.loads, ended.stdout.splitlines()))
     assert [line["status"] for line in lines] == [200, 200, 503] and "wheat" not in ended.stdout
     assert lines[0]["texts"] == 1 and "shutting down" in lines[2]["problem"]
-    assert "Traceback" not in ended.stderr and "ending: requests in progress have 3 s" in ended.stderr
+    assert "Traceback" not in ended.stderr and "shutting down: waiting up to 3 s" in ended.stderr
 
 
 def test_the_script_that_measures_it(tmp_path):

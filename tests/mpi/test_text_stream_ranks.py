@@ -118,7 +118,7 @@ def test_features_left_out_are_counted_on_all_ranks(comm, source, model, mpi_tmp
     said = []
     predict_text(comm, Model(model), source, mpi_tmp_path / "out.csv", True, said.append)
     unknown = int((parse_block(source.read_bytes(), False).indices >= 7).sum())
-    assert said[-1].endswith(f"; left out: {unknown} values of features that the model does not have")
+    assert said[-1].endswith(f"; {unknown} values of features unknown to the model ignored")
 
 
 def test_an_error_leaves_no_file(comm, model, mpi_tmp_path, monkeypatch):

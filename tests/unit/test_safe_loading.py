@@ -220,14 +220,14 @@ def test_an_archive_takes_no_more_than_it_has(classifier):
         classifier.write_bytes(original)
     repack(classifier, shared)
     _, message = peak(lambda: open_model(classifier))
-    assert "far more than the archive" in message
+    assert "many times the size of the archive" in message
 
 
 def test_a_large_member_is_refused_before_it_is_read(classifier):
     original = classifier.read_bytes()
     large = bytes(1 << 27)
     for name, message in (
-        ("more.npy", "more.npy has 134217728 bytes, but is no part of it"),
+        ("more.npy", "unused member more.npy of 134217728 bytes"),
         (None, "damaged classifier"),
         ("schema.json", "description"),
     ):
@@ -261,7 +261,7 @@ def test_trees_narrower_than_they_say_are_refused():
     for damaged in (tree, forest, bagging):
         with pytest.raises(ValueError, match="is damaged"):
             skops_file.load(skops_file.dump(damaged), 5)
-    with pytest.raises(ValueError, match="leads out of its rows"):
+    with pytest.raises(ValueError, match="invalid feature index"):
         skops_file.load(skops_file.dump(DecisionTreeClassifier().fit(X, y)), 1)
 
 

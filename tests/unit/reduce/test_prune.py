@@ -61,7 +61,7 @@ def test_the_table_is_that_of_models_thinned_by_hand(files, tmp_path):
 def test_labels_that_keep_no_weight_are_told(files):
     text = str(run(files, [0.4, 100]))
     assert "below 0.4: warning" not in text  # the label without weights has had none before
-    assert "below 100: warning: labels that keep no weight, and give every row the same score: 4 of 5" in text
+    assert "below 100: warning: 4 of 5 labels keep no weight" in text
 
 
 @pytest.mark.parametrize("sparse", [False, True])
