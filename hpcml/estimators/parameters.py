@@ -8,10 +8,10 @@
         lam: str | float = OPTION
         comm: mpi.Comm | None = None
 
-`OPTION` stands for the default of the option with this name (`OPTION_OF` maps scikit-learn's names). The annotation defines the allowed
-types. The help of the option documents the parameter, unless the class has a text after it. `comm` and the attributes in `_learnt` are
-documented here; a class docstring adds its own. The constructor is that of a dataclass, so scikit-learn, type checkers and `help` see its
-signature.
+`OPTION` stands for the default of the option with this name (`OPTION_OF` maps scikit-learn's names). The annotation defines the
+allowed types. The help of the option documents the parameter, unless the class has a text after it. `comm` and the attributes in
+`_learnt` are documented here; a class docstring adds its own. The constructor is that of a dataclass, so scikit-learn, type
+checkers and `help` see its signature.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ ATTRIBUTES = {
     "feature_names_in_": ("ndarray (n_features,)", "Names of the features, if X is a data frame with string names."),
 }
 COMM = (
-    "Communicator of the ranks that provide the rows and share the work; None: this process only. With `comm`, `fit` is collective: "
-    "each rank passes its own rows as X and y (possibly none), in rank order. All ranks get the same model, with the same bits for any "
-    "number of ranks and any distribution of the rows. Only `fit` communicates; `predict`, `score` and other methods use local rows. "
-    "Copies and pickles have `comm=None`; clones keep it. Use GridSearchCV on one rank (`comm=None`): ranks that score different rows "
-    "would choose different parameters."
+    "Communicator of the ranks that provide the rows and share the work; None: this process only. With `comm`, `fit` is "
+    "collective: each rank passes its own rows as X and y (possibly none), in rank order. All ranks get the same model, with the "
+    "same bits for any number of ranks and any distribution of the rows. Only `fit` communicates; `predict`, `score` and other "
+    "methods use local rows. Copies and pickles have `comm=None`; clones keep it. Use GridSearchCV on one rank (`comm=None`): ranks "
+    "that score different rows would choose different parameters."
 )
 
 

@@ -21,7 +21,8 @@ class Stages:
     """A cascade: rows with a score above `cut` enter the next stage and rank above all rows that do not.
 
     Rows of the last stage have the score v = Σ factor · score if v > 0, else v / (1 − v) > −1. Each earlier stage has its own
-    interval below. Rows that never leave the first stage score at most 1 − (number of stages). `biases` are added to the stage scores.
+    interval below. Rows that never leave the first stage score at most 1 − (number of stages). `biases` are added to the stage
+    scores.
     """
 
     cut: float
@@ -29,6 +30,7 @@ class Stages:
     biases: np.ndarray
 
     def __call__(self, parts: np.ndarray) -> np.ndarray:
+        """Return the scores (n,) from the scores of each stage (n_parts, n)."""
         last, parts = len(self.factors) - 1, parts + self.biases[:, None]
         value = self.factors[0] * parts[0]
         out, continues = (parts[0] - self.cut) - last, parts[0] > self.cut
@@ -62,6 +64,7 @@ class Votes:
     rounds: tuple[Voter, ...]
 
     def __call__(self, parts: np.ndarray) -> np.ndarray:
+        """Return the scores (n,) from the scores of each round (n_parts, n)."""
         total, votes = np.zeros(parts.shape[1]), 0.0
         for scores, each in zip(parts, self.rounds, strict=False):  # a label may have fewer rounds than the model has parts
             total = total + each.vote * each.share(scores)
@@ -102,7 +105,7 @@ class Combination:
 
     @classmethod
     def of(cls, attrs: Mapping[str, Any]) -> Combination | None:
-        """Read the combination from a model's attributes; None if labels have one vector. Raises ValueError, TypeError, KeyError."""
+        """Read the combination from a model's attributes; None if there is none. Raises ValueError, TypeError, KeyError."""
         if "combination" not in attrs:
             return None
         kind, n_parts, width = str(attrs["combination"]), int(attrs["parts"]), int(attrs["width"])

@@ -38,7 +38,7 @@ class DecisionTree:
         self.max_depth, self.min_samples_leaf = max_depth, min_samples_leaf
 
     def fit(self, X: Any, y: np.ndarray) -> DecisionTree:
-        """Grow the tree from X (n_rows, n_features) and y (n_rows,) with classes from 0. Raises ValueError for non-finite values."""
+        """Grow the tree from X (n_rows, n_features) and y (n_rows,), classes from 0. Raises ValueError for non-finite values."""
         self.n_features_in_ = X.shape[1]
         X, n_rows = self._rows(X), X.shape[0]
         sizes = np.bincount(y)

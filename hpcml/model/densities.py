@@ -105,7 +105,7 @@ class JointBayes:
         return _apply(kernels.shares, self.predict_joint_log_proba(X))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the log-odds log p_c − log(1 − p_c): array (n_samples, n_classes), or (n_samples,) of `classes_[1]` for two classes."""
+        """Return the log-odds log p_c − log(1 − p_c): array (n_samples, n_classes), or (n_samples,) for two classes."""
         joint = self.predict_joint_log_proba(X)
         return np.asarray(joint[:, 1] - joint[:, 0]) if self.classes_.size == 2 else _apply(kernels.log_odds, joint)
 
@@ -172,7 +172,7 @@ class GaussianDensities(JointBayes):
     kind = "gaussian-nb"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GaussianDensities:
-        """Fit the Gaussians to X (n_samples, n_features) and y (n_samples,). Raises ValueError if a feature's range is not finite."""
+        """Fit to X (n_samples, n_features) and y (n_samples,). Raises ValueError if a feature's range is not finite."""
         X, labels, weights, totals = self._prepare(X, y, sample_weight)
         indptr, rows, data = by_column(X)
         n_features, n_classes = indptr.size - 1, self.classes_.size

@@ -103,7 +103,7 @@ class _OnGpu(JointBayes):
         return out
 
     def confidence(self, X: Any) -> np.ndarray:
-        """Return the largest class probability minus the second largest: array (n_samples,). Raises DataError if the device fails."""
+        """Return the largest class probability minus the second largest (n_samples,). Raises DataError if the device fails."""
         from hpcml.kernels import device
 
         X = self._rows(X)

@@ -136,7 +136,8 @@ class Learner:
         return density >= (OFTEN_DENSE if self.prefers_dense else ALWAYS_DENSE) or not self.accepts_sparse
 
 
-# Trees split by information gain as C4.5; linear-svm is LIBLINEAR with squared hinge loss; naive Bayes is as in Weka, with and without -K.
+# Trees split by information gain as C4.5; linear-svm is LIBLINEAR with squared hinge loss; naive Bayes is as in Weka, with and
+# without -K.
 LEARNERS = {
     learner.name: learner
     for learner in (
@@ -277,8 +278,8 @@ def scores(classifier: Any, X: Any, n_classes: int) -> np.ndarray:
 
     The value of a class is its decision function ((0, d) for two classes), else its joint log probability (which distinguishes rows
     whose probabilities round to 0 or 1), else its probability p. With two classes, the score is the difference of the values, or
-    2 p₁ − 1. With more, it is the value of the class minus the largest value of another class, and LOWEST for a class that is not in
-    the training rows. Only the class with the largest value, the first of equals, has a positive score. Raises NonFiniteError.
+    2 p₁ − 1. With more, it is the value of the class minus the largest value of another class, and LOWEST for a class that is not
+    in the training rows. Only the class with the largest value, the first of equals, has a positive score. Raises NonFiniteError.
     """
     classes, n_rows = np.asarray(classifier.classes_, dtype=np.int64), X.shape[0]
     decides, joint = hasattr(classifier, "decision_function"), hasattr(classifier, "predict_joint_log_proba")

@@ -1,9 +1,9 @@
 """Model files with one linear model per label (format: docs/lookup/formats.md).
 
-The weight of feature j for label l is `W[l, columns[j]] · factors[j]`. The score of a row x is `Σ x[j] · weight[j] + bias[l]`; it is
-positive if the label is predicted. Most features have their own column and factor 1. Features that occur in a single training row
-share a column, because their weights are proportional to their values in that row. Features without training rows have factor 0 and
-column 0, so W has at least one column if there are features.
+The weight of feature j for label l is `W[l, columns[j]] · factors[j]`. The score of a row x is `Σ x[j] · weight[j] + bias[l]`; it
+is positive if the label is predicted. Most features have their own column and factor 1. Features that occur in a single training
+row share a column, because their weights are proportional to their values in that row. Features without training rows have factor 0
+and column 0, so W has at least one column if there are features.
 """
 
 from __future__ import annotations

@@ -39,26 +39,27 @@ class JointNaiveBayes(ClassifierMixin, BaseEstimator, JointBayes):
 class KernelNB(JointNaiveBayes, KernelDensities):
     """Naive Bayes with Gaussian kernel densities per feature and class, as `NaiveBayes -K` of Weka 3.9.
 
-    Features are numeric; values that a sparse row does not store are 0. A weight of 2 counts a row twice, and a weight of 0 ignores it.
-    Weights whose sum is below the number of rows (as in boosting) are scaled to it. For feature j with m_j distinct values and range
-    R_j in the training rows:
+    Features are numeric; values that a sparse row does not store are 0. A weight of 2 counts a row twice, and a weight of 0 ignores
+    it. Weights whose sum is below the number of rows (as in boosting) are scaled to it. For feature j with m_j distinct values and
+    range R_j in the training rows:
 
     - The precision δ_j = max(R_j / (m_j − 1), 1e-6) is the mean gap between values. A feature with one value is ignored.
     - Values of training rows (x_i) and of rows to classify (v) are rounded to multiples of δ_j.
-    - The bandwidth is h_jc = max(range_jc / √n_c, δ_j / 6), where n_c is the total weight of class c and range_jc its range of values.
+    - The bandwidth is h_jc = max(range_jc / √n_c, δ_j / 6) with the total weight n_c of class c and its range of values range_jc.
     - P(v | c) = Σ w_i [Φ((v + δ/2 − x_i) / h) − Φ((v − δ/2 − x_i) / h)] / n_c over the rows i of class c is the mass in the cell of
       width δ around v: about the frequency of v for few distinct values, and the density times δ for many.
     - P'(v | c) = max(P(v | c) / δ, 1e-75) is the density.
     - The prior is (n_c + 1) / (n + K) with K classes.
 
-    Differences from Weka: Weka stops adding when the remainder is below 1 % of a sum; here all terms are added. At 8.3 h or more below
-    all values of a class, Weka's P is 0, because it is a difference of numbers near 1; here it decreases as it does above them.
+    Differences from Weka: Weka stops adding when the remainder is below 1 % of a sum; here all terms are added. At 8.3 h or more
+    below all values of a class, Weka's P is 0, because it is a difference of numbers near 1; here it decreases as it does above
+    them.
 
     Features with at most 64 recurring values (m_j² rows or more) are summed exactly. The others use tables of at most 3 √n_c + 140
     cells of 80 bytes per class. The relative error of P is below 1e-6 for P > 1e-13, and below 0.4 near 1e-75. Training takes time
-    proportional to the number of rows, times its logarithm for features whose values are counted. The time to classify a row does not
-    depend on it. The prediction of a row does not depend on the other rows, bit for bit; predictions for sparse and dense rows may differ
-    by rounding.
+    proportional to the number of rows, times its logarithm for features whose values are counted. The time to classify a row does
+    not depend on it. The prediction of a row does not depend on the other rows, bit for bit; predictions for sparse and dense rows
+    may differ by rounding.
 
     Attributes
     ----------
@@ -98,15 +99,15 @@ class KernelNB(JointNaiveBayes, KernelDensities):
 class GaussianNB(JointNaiveBayes, GaussianDensities):
     """Naive Bayes with a Gaussian per feature and class, as `NaiveBayes` of Weka.
 
-    Features are numeric; sparse rows and weights are treated as by `KernelNB`. For feature j with m_j distinct values and range R_j in
-    the training rows:
+    Features are numeric; sparse rows and weights are treated as by `KernelNB`. For feature j with m_j distinct values and range R_j
+    in the training rows:
 
     - The precision δ_j = R_j / (m_j − 1) is the mean gap between values, and 0.01 for a feature with one value.
     - All values are rounded to multiples of δ_j.
     - μ_jc and s_jc are mean and standard deviation of the values of class c (with divisor n_c, the total weight of the class), and
       σ_jc = max(s_jc, δ_j / 6).
-    - P(v | c) = max(Φ((v − μ + δ/2) / σ) − Φ((v − μ − δ/2) / σ), 1e-75), evaluated in double precision in this form. It therefore is
-      1e-75 from 8.3 σ above the mean, but only from 18 σ below.
+    - P(v | c) = max(Φ((v − μ + δ/2) / σ) − Φ((v − μ − δ/2) / σ), 1e-75), in double precision in this form. It therefore is 1e-75
+      from 8.3 σ above the mean, but only from 18 σ below.
     - The prior is (n_c + 1) / (n + K) with K classes.
 
     Attributes

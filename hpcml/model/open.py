@@ -93,8 +93,8 @@ def require_raw_input(model: Trained) -> RawInput:
     """Return the description of a model's features. Raises DataError if its file has none."""
     if model.raw_input is None:
         raise DataError(
-            f"{model.path}: the model has no feature names (trained on svmlight text, or by an earlier version); use a dataset with "
-            "the same features, or train from a dataset"
+            f"{model.path}: the model has no feature names (trained on svmlight text, or by an earlier version); "
+            "use a dataset with the same features, or train from a dataset"
         )
     return model.raw_input
 

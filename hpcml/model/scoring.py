@@ -145,7 +145,7 @@ class Scorer:
         return out
 
     def compute_divisors(self, rows: np.ndarray) -> np.ndarray:
-        """Return the divisors (n,) of the scores of rows; 1 unless the model is normalised. Raises DataError for negative values."""
+        """Return divisors (n,) of scores; 1 unless the model is normalised. Raises DataError for negative values."""
         if not self.model.normalised:
             return np.ones(rows.size)
         sums = np.empty(rows.size)
@@ -256,8 +256,8 @@ def make_scorer(model: Trained, shard: Shard, labels: np.ndarray) -> Scorer | Cl
 class BlockWeights:
     """Scores of all labels, block by block.
 
-    `keeps`: expand all weights once and keep them. `by_pairs`: score few rows by pairs unless weights are kept; a non-finite weight is
-    then detected only if one of the rows has its feature.
+    `keeps`: expand all weights once and keep them. `by_pairs`: score few rows by pairs unless weights are kept; a non-finite weight
+    is then detected only if one of the rows has its feature.
     """
 
     def __init__(self, keeps: bool, by_pairs: bool = False) -> None:
@@ -271,8 +271,9 @@ class BlockWeights:
         if self._kept is None and self.keeps:
             self._kept = [scorer.weights(*block) for block in scorer.blocks]
         if self.by_pairs and self._kept is None and isinstance(scorer, Scorer):
-            # Pairs are faster if the rows have fewer values than there are features. Measured with 1,000 labels, 50,000 features and
-            # 100 values per row: 10 rows take 0.008 s by pairs and 0.100 s with expanded weights; 500 rows take 0.14 s and 0.17 s.
+            # Pairs are faster if the rows have fewer values than there are features. Measured with 1,000 labels, 50,000 features
+            # and 100 values per row: 10 rows take 0.008 s by pairs and 0.100 s with expanded weights; 500 rows take 0.14
+            # s and 0.17 s.
             n_values = int((scorer.csr[0][rows + 1] - scorer.csr[0][rows]).sum())
             if n_values < scorer.model.n_features and 8 * rows.size * scorer.labels.size <= SCORE_BYTES:
                 labels = np.tile(scorer.labels, rows.size)

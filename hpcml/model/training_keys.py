@@ -1,7 +1,7 @@
 """Hashes of a model's training rows, so that a dataset can be checked for them.
 
-A model file stores the keys (`hpcml.data.row_keys`) of its training rows. For more than LIMIT rows it stores the LIMIT smallest keys;
-an overlap is then estimated from the rows with keys in that range.
+A model file stores the keys (`hpcml.data.row_keys`) of its training rows. For more than LIMIT rows it stores the LIMIT smallest
+keys; an overlap is then estimated from the rows with keys in that range.
 """
 
 from __future__ import annotations

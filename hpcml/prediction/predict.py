@@ -148,8 +148,8 @@ def predict(
 ) -> None:
     """Write the labels of a split's rows to `output`, or the `top` best of each row. Collective over `comm`.
 
-    Labels with equal values are ordered by number. Raises ConfigError for an invalid output, format or split; DataError if the dataset
-    has other features than the model, or a file cannot be read or written.
+    Labels with equal values are ordered by number. Raises ConfigError for an invalid output, format or split; DataError if the
+    dataset has other features than the model, or a file cannot be read or written.
     """
     output, has_ids = Path(output), "row_ids" in dataset.file
     table = make_table(model, output, has_ids, describe_rule(model, top), text_format)

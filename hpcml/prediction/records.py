@@ -38,7 +38,7 @@ from hpcml.files.lines import LINE_MIB, plain_name
 from hpcml.log import Log, named
 from hpcml.model.trained import Trained
 from hpcml.partition import even_bounds, offsets
-from hpcml.prediction.predict import Prediction, open_stream, describe_rule
+from hpcml.prediction.predict import Prediction, describe_rule, open_stream
 from hpcml.prediction.raw_rows import RowMaker
 from hpcml.prediction.table import make_table
 
@@ -240,7 +240,7 @@ class SvmlightRows(SvmlightStream):
     def __init__(
         self, comm: mpi.Comm, source: str | Path, model: Trained, zero_based: bool, max_line: int, block_bytes: int
     ) -> None:
-        """Open the source. Collective over `comm`. Raises ConfigError for other numbering than in training, and as `SvmlightStream`."""
+        """Open the source. Collective over `comm`. Raises ConfigError if the numbering differs from the training text."""
         model.check_numbering(zero_based)
         super().__init__(comm, source, zero_based, max_line, block_bytes)
         self.model, self.n_left_out = model, 0  # ignored values in this rank's rows

@@ -1,7 +1,7 @@
 """Tables of predictions as text, HDF5 or Parquet: one line per row and label, best first.
 
-Columns are `id` (or the row number), `label`, `title` if the labels have titles, and `probability` or `score`. Text and Parquet hold
-float32 numbers, HDF5 holds float64.
+Columns are `id` (or the row number), `label`, `title` if the labels have titles, and `probability` or `score`. Text and Parquet
+hold float32 numbers, HDF5 holds float64.
 """
 
 from __future__ import annotations

@@ -116,6 +116,7 @@ class App:
         self.addresses = {*self.pages, *self.calls, *self.forms, *self.batches}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request (ASGI)."""
         begin = time.perf_counter()
         try:
             answer = await self._answer(scope, receive)
