@@ -58,8 +58,8 @@ COMM = (
     "Communicator of the ranks that provide the rows and share the work; None: this process only. With `comm`, `fit` is "
     "collective: each rank passes its own rows as X and y (possibly none), in rank order. All ranks get the same model, with the "
     "same bits for any number of ranks and any distribution of the rows. Only `fit` communicates; `predict`, `score` and other "
-    "methods use local rows. Copies and pickles have `comm=None`; clones keep it. Use GridSearchCV on one rank (`comm=None`): ranks "
-    "that score different rows would choose different parameters."
+    "methods use local rows. Copies and pickles have `comm=None`; clones keep it. Use GridSearchCV on one rank (`comm=None`): "
+    "ranks that score different rows would choose different parameters."
 )
 
 

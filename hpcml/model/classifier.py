@@ -253,8 +253,8 @@ class ClassifierModel(Trained):
             else:
                 classifier = skops_file.load(map_dataset(self.path, stored).data, self.n_features)
             classes = np.asarray(classifier.classes_)
-            fits = classes.ndim == 1 and classes.size > 0 and classes.dtype.kind == "i" and (classes[1:] > classes[:-1]).all()
-            fits = fits and 0 <= classes[0] <= classes[-1] < self.n_classes
+            ascend = classes.ndim == 1 and classes.size > 0 and classes.dtype.kind == "i" and (classes[1:] > classes[:-1]).all()
+            fits = ascend and 0 <= classes[0] <= classes[-1] < self.n_classes
             fits = fits and getattr(classifier, "n_features_in_", self.n_features) == self.n_features
             if fits and not isinstance(classifier, Constant):  # the arrays may have another number of features than the file
                 row = sp.csr_matrix((1, self.n_features), dtype=np.float32)

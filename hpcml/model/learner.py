@@ -210,7 +210,8 @@ def _check_sklearn_class(learner: Learner) -> None:
     """Raise ConfigError unless the class is a scikit-learn classifier with scores or probabilities, and its options are valid."""
     from sklearn.base import BaseEstimator, is_classifier
 
-    kind, options = learner._class, dict(learner.options)
+    kind: Any = learner._class
+    options = dict(learner.options)
     if not (isinstance(kind, type) and issubclass(kind, BaseEstimator)):
         raise OptionError("base", learner.name, f"{learner.path} is not a scikit-learn classifier")
     known = kind._get_param_names()
