@@ -146,7 +146,7 @@ def agree_labels(comm: mpi.Comm, kind: int, y: Any, n_local: int) -> LabelSets:
         summary = (kind, y.shape[1] if kind in (INDICATOR, SPARSE_INDICATOR) else np.unique(y if kind == CLASSES else _flatten(y)))
     summaries = [(rank, *each) for rank, each in enumerate(comm.allgather(summary)) if each is not None]
     if not summaries:
-        raise DataError("no rank has rows to train on (rows with weight 0 do not count)")
+        raise DataError("no rank has rows to train on (rows with weight zero do not count)")
     first, first_kind, _ = summaries[0]
     for rank, rank_kind, _ in summaries:
         if (rank_kind == CLASSES) != (first_kind == CLASSES):

@@ -293,7 +293,7 @@ def test_dual_class_weights_equal_liblinear(loss, weights):
 @pytest.mark.parametrize("class_weight", [{0: 2, 5: 1}, {0: 0}, "even"], ids=str)
 def test_dual_rejects_invalid_class_weights(class_weight):
     X, y, Y = rows()
-    with pytest.raises(ValueError, match="^class_weight"):
+    with pytest.raises(ValueError, match=r"^class_weight"):
         DualClassifier(class_weight=class_weight).fit(X, np.minimum(y, 1))
     with pytest.raises(ValueError, match="class_weight='balanced'"):
         DualClassifier(class_weight="balanced").fit(X, Y.toarray().astype(int))

@@ -336,9 +336,7 @@ def test_rejects_mixed_types_of_labels(name, form):
     X, y = example()
     found, mixed = fitted(name), form([*y[:-1].tolist(), "a"])
     for call in (new(name).fit, found.score):
-        with pytest.raises(
-            ValueError, match=rf"^y\[0\] is {y[0]}, but y\[{len(y) - 1}\] is 'a'"
-        ):
+        with pytest.raises(ValueError, match=rf"^y\[0\] is {y[0]}, but y\[{len(y) - 1}\] is 'a'"):
             call(X, mixed)
 
 
