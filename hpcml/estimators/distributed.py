@@ -87,11 +87,9 @@ class DistributedClassifier(BaseEstimator):
         return self
 
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: Any) -> None:
-        """Train. Collective over `comm`. Raises ConfigError, DataError, NonFiniteError."""
         raise NotImplementedError
 
     def _options(self) -> Any:
-        """Return the parameters as training options. Raises ConfigError."""
         values = option_values(self)
         if "random_state" in self.get_params(deep=False):
             seed = self.random_state
@@ -110,7 +108,6 @@ class DistributedClassifier(BaseEstimator):
         return options
 
     def _check(self, X: Any, y: Any, sample_weight: Any, n_ranks: int) -> tuple[sp.csr_matrix, int, Any, np.ndarray]:
-        """Return the rows with positive weight as CSR float32, the kind of y, their y and their weights."""
         X, least = sound_csr(X, "X"), 1 if n_ranks == 1 else 0
         X = canonical(sp.csr_matrix(validate_data(self, X, accept_sparse="csr", dtype=np.float32, ensure_min_samples=least)))
         if y is None:

@@ -40,11 +40,7 @@ def fitted_attributes(classifier: Any) -> dict[str, Any]:
 
 
 def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save: bool = True) -> None:
-    """Train, save and read a classifier on generated rows, so that saving cannot fail after a long training.
-
-    The call also compiles the learner's kernels; run it on one rank of a node first. `save=False` skips the file, for ranks that
-    write none. Raises ConfigError if the learner cannot be trained, saved or read.
-    """
+    """Raise ConfigError unless a classifier can be trained, saved (if `save`) and read; also compiles the kernels."""
     y = np.arange(20 * n_classes) % n_classes
     X = np.random.default_rng(0).random((y.size, 4), dtype=np.float32) + y[:, None].astype(np.float32)
     X = X if dense else sp.csr_matrix(X)
@@ -101,10 +97,7 @@ class Origin(NamedTuple):
 def write_classifier(
     path: Path | str, classifier: Any, origin: Origin, margin_data: MarginData, threshold: FoundThreshold | None = None
 ) -> None:
-    """Write a classifier file atomically, replacing an existing one.
-
-    Call it on one rank, inside `mpi.agreed`. Raises DataError if the file cannot be written.
-    """
+    """Write a classifier file atomically, on one rank inside `mpi.agreed`. Raises DataError."""
     path, dump = Path(path), None if is_own(classifier) else skops_file.dump(classifier)
     base = json.dumps({"name": origin.learner.name, "options": dict(origin.learner.options)}, default=str)
     attrs = {**origin.more, "method": origin.method, "base": base, "split": origin.split, "vocabulary": origin.vocabulary}
@@ -234,7 +227,6 @@ class ClassifierModel(Trained):
         return scores(self.classifier, sound_csr(X, "X"), self.n_classes)
 
     def _load(self, stored: h5py.Group | h5py.Dataset) -> Any:
-        """Return the classifier after checking it against the rest of the file."""
         try:
             if self.dense and 4 * self.n_features > max(skops_file.SMALL, self.path.stat().st_size):
                 raise ValueError(f"too many features for dense rows: {self.n_features}")

@@ -31,11 +31,7 @@ def copy_labels(
     names: Sequence[str],
     titles: Sequence[str] | None,
 ) -> None:
-    """Write the labels of all sources to a model file, in the order of the sources. Collective over `comm`.
-
-    `sizes` are their numbers of labels; `names` and `titles` are needed on rank 0 only. Each rank copies an equal number of labels
-    and opens only their sources. Attributes and feature tables come from the first source.
-    """
+    """Write the labels of all sources in their order; `names` and `titles` are needed on rank 0 only. Collective over `comm`."""
     begins = offsets(sizes)
     n_labels = int(begins[-1])
     first_own, end_own = even_bounds(n_labels, comm.size)[comm.rank : comm.rank + 2].tolist()

@@ -48,10 +48,7 @@ class JointBayes:
         return X
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the rows with positive weight, their class numbers and weights, and the total weight of each class.
-
-        Weights with a mean below 1, as in boosting, are scaled to mean 1.
-        """
+        """Return rows with positive weight, their class numbers and weights (scaled to a mean of at least 1), and class totals."""
         X, y, weights = self._training_rows(X, y, sample_weight)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if not weights.any():

@@ -47,7 +47,6 @@ def choose_device(comm: mpi.Comm) -> None:
 
 @contextmanager
 def _device_errors() -> Iterator[None]:
-    """Convert errors of the device and of its compiler to DataError."""
     from hpcml.kernels import device
 
     try:

@@ -164,10 +164,7 @@ class Constant:
 
 
 def parse_learner(tokens: Sequence[str]) -> Learner:
-    """Parse a learner: a name in LEARNERS or the dotted path of a scikit-learn class, then KEY=VALUE options.
-
-    Values are Python literals, else strings. Raises ConfigError.
-    """
+    """Parse a name in LEARNERS or the dotted path of a scikit-learn class, and KEY=VALUE options. Raises ConfigError."""
     if not tokens:
         expected = f"{', '.join(sorted(LEARNERS))} or the dotted path of a scikit-learn classifier"
         raise OptionError("base", None, f"no learner; expected {expected}")
@@ -240,10 +237,7 @@ def one_line(error: Exception) -> str:
 
 
 def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
-    """Fit a classifier to X (n_rows, n_features; dense or CSR float32) and y (n_rows,); a `Constant` if y has one class.
-
-    Warnings, for example about an iteration limit, are suppressed. Raises ConfigError if the learner rejects the rows.
-    """
+    """Fit a classifier to X (n_rows, n_features) and y (n_rows,), without warnings. Raises ConfigError if it rejects the rows."""
     classes = np.flatnonzero(np.bincount(y))
     if classes.size == 1:
         return Constant(int(classes[0]))

@@ -218,13 +218,11 @@ class ClassifierScorer:
         return out
 
     def score_pairs(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Return the scores of row rows[p] for label labels[p], with the same bits as `score_rows` for all rows of the shard.
-
-        The scores of some classifiers depend on the other rows, so the blocks of rows are the same as there.
-        """
+        """Return the scores of row rows[p] for label labels[p], with the bits of `score_rows` for all rows of the shard."""
         out, positions = np.empty(rows.size), np.searchsorted(self.rows, rows)
         order = np.argsort(positions, kind="stable")
         columns = np.searchsorted(self.labels, labels)
+        # the same blocks as in `score_block`: the scores of some classifiers depend on the other rows
         for begin, block in divide_rows(self.rows, self.labels.size):
             first, last = np.searchsorted(positions[order], [begin, begin + block.size])
             if first < last:

@@ -128,10 +128,7 @@ def _without_padding(content: bytes) -> bytes:
 
 
 def load(dump: ReadableBuffer, n_features: int) -> Any:
-    """Read the classifier of a dump, for rows with `n_features` features.
-
-    Raises DataError for a class that is not allowed; for damaged dumps, errors of zipfile, json, NumPy and skops.
-    """
+    """Read the classifier of a dump. Raises DataError if a class is not allowed, and errors of zipfile, json, NumPy and skops."""
     content = bytes(dump)  # a copy, because a mapped file may change after the check
     check_dump(content, n_features)
     with warnings.catch_warnings():

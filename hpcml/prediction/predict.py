@@ -47,7 +47,6 @@ class Prediction:
     """Finds the labels of rows, best first: the labels above the model's thresholds, or the `top` best."""
 
     def __init__(self, comm: mpi.Comm, model: Trained, shard: Shard, top: int | None = None) -> None:
-        """Compile the kernels for the types of `shard`, which may be empty. Collective over `comm`."""
         self.comm, self.model, self.top = comm, model, top
         self.comparable, self.sigmoids = Comparable(model, np.arange(model.n_labels)), model.sigmoids
         self.scorer = make_scorer(model, shard, np.arange(model.n_labels))
@@ -146,11 +145,7 @@ def predict(
     top: int | None = None,
     text_format: str | None = None,
 ) -> None:
-    """Write the labels of a split's rows to `output`, or the `top` best of each row. Collective over `comm`.
-
-    Labels with equal values are ordered by number. Raises ConfigError for an invalid output, format or split; DataError if the
-    dataset has other features than the model, or a file cannot be read or written.
-    """
+    """Write the labels of a split's rows, or the `top` best of each row. Collective over `comm`. Raises ConfigError, DataError."""
     output, has_ids = Path(output), "row_ids" in dataset.file
     table = make_table(model, output, has_ids, describe_rule(model, top), text_format)
     with mpi.agreed(comm, f"reading {dataset.path}"):
@@ -173,10 +168,7 @@ def predict(
 
 
 def write_scores(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, output: Path, force: bool, log: Log) -> None:
-    """Write the scores (n, n_labels; float64) of a split's rows to HDF5. Collective over `comm`. Raises as `predict`.
-
-    The file also holds thresholds and sigmoids of the labels, and numbers and ids of the rows.
-    """
+    """Write the scores (n, n_labels) of a split's rows to HDF5. Collective over `comm`. Raises ConfigError, DataError."""
     output = Path(output)
     if output.suffix.lower() != ".h5":
         raise OptionError("all_scores", True, f"{output}: all scores are written as HDF5; the name must end in .h5")

@@ -105,7 +105,6 @@ class RecordStream:
         self._stack.close()
 
     def _choose_columns(self, names: Sequence[str]) -> None:
-        """Set the columns to read. Raises ConfigError, DataError."""
         self.names = list(names)
         if self._id is None:
             raw_input = self.rows.model.raw_input
@@ -268,11 +267,7 @@ def predict_stream(
     top: int | None = None,
     text_format: str | None = None,
 ) -> None:
-    """Write the labels of a stream of rows, as `predict` does for a dataset of the same rows. Collective over `comm`.
-
-    `open_rows` takes the size of a block in bytes of text. `output` may be "-" for standard output; `text_format` then is "csv"
-    (default), "tsv" or "jsonl". Raises ConfigError, DataError.
-    """
+    """Write the labels of a stream of rows; `open_rows` takes the bytes per block. Collective over `comm`. Raises DataError."""
     prediction = Prediction(comm, model, Shard.of_csr(NO_ROWS, model.n_features, model.n_labels), top)
     is_cheap = prediction.keeps_weights or isinstance(prediction.best, InvertedTop)  # few rows can be scored at a time
     with open_rows(min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if is_cheap else MAX_BLOCK_BYTES) as rows:

@@ -54,7 +54,6 @@ class Vectoriser:
     fields = PLAIN
 
     def __init__(self, model: Trained, raw_input: RawInput, to_shard: Callable[[Any], Shard]) -> None:
-        """Create the vectoriser. Raises DataError if the settings are damaged."""
         self.names, self.to_shard, self.n_features = raw_input.names, to_shard, model.n_features
         try:
             about = json.loads(raw_input.attributes[VECTORISER])

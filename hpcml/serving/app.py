@@ -84,10 +84,9 @@ def problem_answer(status: int, detail: str, **headers: str) -> Answer:
 
 
 class App:
-    """Answers requests for the labels of texts by one model."""
+    """Answers requests for labels of texts; `about` describes the model to clients, `log` takes lines of the access log."""
 
     def __init__(self, suggester: Suggester, about: dict[str, Any], limits: RequestLimits, log: Callable[[str], None]) -> None:
-        """`about` describes the model to clients; `log` takes lines of the access log."""
         self.suggester, self.limits, self.log = suggester, limits, log
         self.worker, self.metrics = Worker(suggester, limits.waiting), Metrics(version())
         self.thresholds = probabilities(suggester.model.thresholds[None], *suggester.sigmoids)[0].tolist()

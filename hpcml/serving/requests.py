@@ -104,10 +104,7 @@ def parse_json_question(body: bytes, fields: Sequence[Field], only_given: bool) 
 def parse_json_batch(
     body: bytes, query: Mapping[str, str], fields: Sequence[Field], only_given: bool
 ) -> tuple[list[Question], list[str]]:
-    """Return the questions of {"documents": [...]} or of a list of texts and documents, and the ids ("" for none).
-
-    Limit, threshold and words are parameters of the query. Raises RequestError.
-    """
+    """Return the questions and ids of {"documents": [...]} or of a list; options are in the query. Raises RequestError."""
     options = _parse_options(query, KNOWN)
     documents = _parse_json(body)
     if isinstance(documents, dict):

@@ -125,11 +125,7 @@ def open_suggester(comm: mpi.Comm, run: Path) -> tuple[Suggester, dict[str, Any]
 
 
 def serve(comm: mpi.Comm, run: Path, host: str, port: int, limits: RequestLimits, signals: StopSignals, log: Log) -> None:
-    """Answer requests until a stop signal.
-
-    Raises ConfigError for several ranks, a model without probabilities or not trained on texts, or an address in use; DataError for
-    a damaged model.
-    """
+    """Answer requests until a stop signal. Raises ConfigError for an unsuitable model or address, DataError for a damaged model."""
     if comm.size > 1:
         raise ConfigError(f"serve uses one process, but MPI started {comm.size}; run it without mpirun")
     if find_spec("uvicorn") is None:

@@ -54,11 +54,7 @@ class Suggester:
         self._suggest(self._vectoriser([question.values for question in first]), first)
 
     def __call__(self, questions: Sequence[Question]) -> list[list[Suggestion] | None]:
-        """Return the labels of each text, most probable first; equal ones in the order of the model.
-
-        The result is None for a text without known words, because its probabilities would only reflect the frequencies of labels.
-        Raises NonFiniteError.
-        """
+        """Return the labels of each text, most probable first; None for a text without known words. Raises NonFiniteError."""
         shard = self._vectoriser([question.values for question in questions])
         sizes = np.diff(shard.indptr).tolist()
         return [labels if size else None for labels, size in zip(self._suggest(shard, questions), sizes, strict=True)]
