@@ -9,5 +9,6 @@
 
 A `Model` (`linear`) has one weight vector per label, or several with a rule that combines them (`combination`). A `ClassifierModel`
 (`classifier`) has one classifier for all labels. Both derive from `trained.Trained`. `scoring` computes scores block by block.
-Nothing is unpickled: `skops_file` checks scikit-learn classifiers before they are read.
+Nothing is unpickled: `skops_file` checks scikit-learn classifiers before they are read. Begin with `open`, `trained`, `linear` and
+`classifier`.
 """

@@ -229,7 +229,7 @@ class ClassifierModel(Trained):
     def _load(self, stored: h5py.Group | h5py.Dataset) -> Any:
         try:
             if self.dense and 4 * self.n_features > max(skops_file.SMALL, self.path.stat().st_size):
-                raise ValueError(f"too many features for dense rows: {self.n_features}")
+                raise ValueError(f"dense rows of {self.n_features} features need too much memory")
             if isinstance(stored, h5py.Group):
                 values: dict[str, Any] = {name: np.array(map_dataset(self.path, stored[name])) for name in stored}
                 kind = text_of(stored, "kind")

@@ -207,11 +207,10 @@ def _check_sklearn_class(learner: Learner) -> None:
     """Raise ConfigError unless the class is a scikit-learn classifier with scores or probabilities, and its options are valid."""
     from sklearn.base import BaseEstimator, is_classifier
 
-    kind: Any = learner._class
-    options = dict(learner.options)
+    kind, options = learner._class, dict(learner.options)
     if not (isinstance(kind, type) and issubclass(kind, BaseEstimator)):
         raise OptionError("base", learner.name, f"{learner.path} is not a scikit-learn classifier")
-    known = kind._get_param_names()
+    known = learner._class._get_param_names()
     for key in options:
         if key not in known:
             near = nearest(key, known) or f"see scikit-learn's documentation of {kind.__name__}"

@@ -27,7 +27,7 @@ import numpy as np
 from hpcml.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
 # Equal arrays are stored once, so the arrays of a dump may need this many times its size in memory.
 MAX_SHARED = 20
@@ -127,10 +127,34 @@ def _without_padding(content: bytes) -> bytes:
     return out.getvalue()
 
 
+class _LazyBytes(io.RawIOBase):
+    """A file object over a memory map that copies only the bytes that are read."""
+
+    def __init__(self, content: memoryview) -> None:
+        self._content, self._position = content, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = max(0, offset + (0, self._position, len(self._content))[whence])
+        return self._position
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        block = self._content[self._position : self._position + len(memoryview(buffer))]
+        memoryview(buffer)[: len(block)] = block
+        self._position += len(block)
+        return len(block)
+
+
 def load(dump: ReadableBuffer, n_features: int) -> Any:
     """Read the classifier of a dump. Raises DataError if a class is not allowed, and errors of zipfile, json, NumPy and skops."""
-    content = bytes(dump)  # a copy, because a mapped file may change after the check
-    check_dump(content, n_features)
+    check_dump(dump, n_features)
+    content = bytes(dump)
+    check_dump(content, n_features)  # again, because a mapped file may have changed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         classifier = _skops().loads(content, trusted=_skops().get_untrusted_types(data=content))
@@ -138,9 +162,10 @@ def load(dump: ReadableBuffer, n_features: int) -> Any:
     return classifier
 
 
-def check_dump(content: bytes, n_features: int) -> None:
+def check_dump(dump: ReadableBuffer, n_features: int) -> None:
     """Raise DataError or ValueError unless a dump is safe to read. Only trees and the headers of other arrays are read."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+    content = memoryview(dump)
+    with zipfile.ZipFile(_LazyBytes(content)) as archive:
         sizes: dict[str, int] = {}
         for member in archive.infolist():
             if member.compress_type != zipfile.ZIP_STORED or member.file_size > len(content):
@@ -218,7 +243,7 @@ def _check_parts(root: Any) -> None:
                 if name in vars(part):
                     setattr(part, name, value)
             if "tree_" in vars(part) and part.tree_.n_features != part.n_features_in_:
-                raise ValueError(f"a tree of {type(part).__name__} has another number of features")
+                raise ValueError(f"a tree of {type(part).__name__} is damaged: it has another number of features")
             stack.extend(vars(part).values())
 
 

@@ -2,4 +2,5 @@
 
 `serve` runs uvicorn in a thread. `app` has the addresses and the answers, `requests` parses and checks requests, and `suggest`
 finds labels: it converts texts to rows as `convert --like` and scores them. All texts are scored by a single thread (`worker`).
+Begin with `serve`, then `app`.
 """
