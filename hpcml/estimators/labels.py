@@ -157,7 +157,7 @@ def agree_labels(comm: mpi.Comm, kind: int, y: Any, n_local: int) -> LabelSets:
     if first_kind == NAMES:
         classes = _union([names for names in values if names.size] or [np.zeros(0, np.int64)])
         if not classes.size:
-            raise DataError("y: no row has a label")
+            raise DataError("y: there are no labels; expected at least one")
         return named_sets(y if kind else [], classes)
     if first_kind == CLASSES:
         classes = _union(values)

@@ -129,7 +129,7 @@ def test_lists_of_names_of_labels(name):
             make(name).partial_fit(X, names)
     with pytest.raises((ValueError, TypeError), match="different types"):
         make(name).fit(X, [["ant", 1], *names[1:]])
-    with pytest.raises(ValueError, match="no row has a label"):
+    with pytest.raises(ValueError, match="there are no labels"):
         make(name).fit(X, [set()] * 80)
 
 
