@@ -67,16 +67,6 @@ def test_label_sets(comm, mine, X):
         assert sp.issparse(model.predict(X)) == sp.issparse(target)
 
 
-@pytest.mark.more("ranks", one_in=2)
-def test_lists_of_names_of_labels(comm, mine, X):
-    Y = (random_data(5, 60, 3, 7, density=0.3)[0] != 0).toarray()
-    Y[:, 2] = np.arange(60) > 40  # a name that the first ranks do not know
-    names = [[word for word, has in zip(("ant", "bee", "cow"), row, strict=True) if has] for row in Y]
-    for kind in (ProbeClassifier, DualClassifier):
-        model, alone = kind(comm=comm).fit(X[mine], names[mine]), kind().fit(X, names)
-        assert same(model, alone) and model.predict(X) == alone.predict(X)
-
-
 def test_y_of_empty_shards_has_no_effect(comm, X):
     mine = bounds(comm, 60, 0)
     Y = np.arange(120).reshape(60, 2) % 3 % 2

@@ -4,11 +4,10 @@ import h5py
 import numpy as np
 import pytest
 from support import make
-from support.training import train
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.errors import ConfigError, Interrupted, NonFiniteError
+from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluation import evaluate
 from hpcml.log import Log
 from hpcml.model.linear import Model
@@ -108,29 +107,3 @@ def test_joins_results_of_all_ranks(comm, mpi_tmp_path, drop):
             assert np.array_equal(file["W/indptr"][:], np.concatenate([[0], np.cumsum((kept != 0).sum(axis=1))]))
             assert np.array_equal(file["W/indices"][:], np.nonzero(kept)[1])
             assert np.array_equal(file["W/data"][:], kept[kept != 0])
-
-
-@pytest.mark.more("ranks", one_in=2)
-@pytest.mark.usefixtures("in_step")
-@pytest.mark.parametrize(("method", "shards"), [("probe", 1), ("liblinear", None), ("dual", None)])
-def test_training(comm, mpi_tmp_path, method, shards):
-    data = make.dataset_for_all(comm, mpi_tmp_path / "data.h5", *make.random_data(3, 120, 60, 9))
-    shared = {"drop": 0.01} | ({"max_steps": 12} if method == "probe" else {})  # each of its steps writes a checkpoint below
-    options = shared | {"labels_per_pass": 2} | ({} if method == "liblinear" else {"ranks_per_group": shards})
-    alone = make.by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", shared, log=QUIET))
-    often = dict(checkpoint_every=1e-6, **options)
-    together = train(method, comm, data, mpi_tmp_path / "together", often, log=QUIET)
-    assert together.model.read_bytes() == alone.model.read_bytes()
-    assert together.kept == alone.kept < 1
-    stopping = dict(time_limit=1e-6, **options)
-    with pytest.raises(Interrupted):
-        train(method, comm, data, mpi_tmp_path / "stopped", stopping, log=QUIET)
-    with mpi.agreed(comm, "looking"):
-        assert list((mpi_tmp_path / "stopped" / "checkpoint").glob("state-*.h5"))
-    resumed = train(method, comm, data, mpi_tmp_path / "stopped", dict(**options), resume=True, log=QUIET)
-    assert resumed.model.read_bytes() == alone.model.read_bytes()
-    comm.Barrier()
-    with mpi.agreed(comm, "looking"):
-        assert not (mpi_tmp_path / "stopped" / "checkpoint").exists()
-    with pytest.raises(ConfigError, match=r"had drop = 0\.01, not None"):
-        train(method, comm, data, mpi_tmp_path / "stopped", {}, resume=True, log=QUIET)

@@ -11,7 +11,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from sklearn import metrics
 from support import make
 from support.edits import archived, attributes, edit, remove, replace
 from support.judged import judged, predicted
@@ -163,34 +162,6 @@ def make_files(tmp_path, base, n_classes, n_rows=150, dense=False):
     data = make.dataset(tmp_path / "data.h5", X, Y, label_names=NAMES[n_classes], splits=splits)
     path = make.classifier(tmp_path / "model.h5", base, X[:60], y[:60], NAMES[n_classes], dense=dense)
     return X, y, data, path
-
-
-@pytest.mark.parametrize(
-    ("base", "n_classes"),
-    [("tree", 2), ("linear-svm", 2), ("kernel-nb", 3), ("sklearn.naive_bayes.GaussianNB", 3)],
-)
-def test_measures_equal_scikit_learn(tmp_path, base, n_classes):
-    dense = not parse_learner(base.split()).accepts_sparse
-    X, y, data, path = make_files(tmp_path, base, n_classes, dense=dense)
-    model = open_model(path)
-    given = X.toarray() if dense else X
-    result = judged(model, data)
-    expected = scores(model.classifier, given, n_classes)
-    for label in range(model.n_labels):
-        truth = y == (1 if n_classes == 2 else label)
-        assert result.values["auc"][label] == pytest.approx(metrics.roc_auc_score(truth, expected[:, label]), abs=1e-13)
-        f1 = metrics.f1_score(truth, expected[:, label] > 0)
-        assert result.values["f1"][label] == pytest.approx(f1, abs=1e-13)
-        assert result.values["misclassified"][label] == (truth != (expected[:, label] > 0)).sum()
-        if np.unique(expected[:, label]).size == 150:
-            prc = metrics.average_precision_score(truth, expected[:, label])
-            assert result.values["average_precision"][label] == pytest.approx(prc, abs=1e-13)
-    if n_classes == 2:
-        accuracy = metrics.accuracy_score(y, model.classifier.predict(given))
-        assert result.values["misclassified"][0] == round((1 - accuracy) * 150)
-        positive = model.classifier.predict_proba(given)[:, 1] if hasattr(model.classifier, "predict_proba") else expected[:, 0]
-        assert result.values["auc"][0] == pytest.approx(metrics.roc_auc_score(y, positive), abs=1e-13)
-    assert "misclassified" in str(result)
 
 
 @pytest.mark.parametrize(("base", "dense"), [("tree", True), ("tree", False), ("kernel-nb", False), ("linear-svm", True)])
