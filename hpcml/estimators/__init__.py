@@ -1,6 +1,6 @@
-"""The part that the scikit-learn classifiers of the methods share.
+"""Base classes of the scikit-learn classifiers.
 
-A classifier derives from `distributed.DistributedClassifier` and names its parameters and its options; that checks parameters and
-rows so that all ranks agree, and calls `_learn` with this rank's rows and the `labels.LabelSets` of all ranks' labels. Scores
-become classes in `labels.LabelScores`. Begin with `distributed`.
+A classifier derives from `distributed.DistributedClassifier` and declares its parameters with `parameters.classifier_of`. The base
+class checks parameters and rows so that all ranks raise the same error, and calls `_learn` with the rank's rows and
+`labels.LabelSets`. `labels.LabelScores` turns scores into classes. Begin with `distributed`.
 """

@@ -1,4 +1,4 @@
-"""Classifiers whose `fit` takes the rows of many ranks, with checks that all ranks make alike."""
+"""Classifiers whose `fit` takes the rows of several ranks, with checks that raise the same error on all ranks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,7 @@ Self = TypeVar("Self", bound="DistributedClassifier")
 
 
 class DistributedClassifier(BaseEstimator):
-    """The base of classifiers that are trained on the rows of the ranks of `comm`.
-
-    A subclass has the parameters `comm`, if anything is drawn `random_state`, and those that become
-    the options of training (`classifier_of`), and trains in `_learn`.
-    """
+    """Base class of classifiers that are trained on the rows of all ranks of `comm`; a subclass trains in `_learn`."""
 
     comm: mpi.Comm | None
     random_state: Seed
@@ -44,26 +40,38 @@ class DistributedClassifier(BaseEstimator):
         return twin
 
     def fit(self: Self, X: Any, y: Any) -> Self:
-        """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and their labels y.
+        """Train on the rows of all ranks. Collective over `comm`.
 
-        y (n,) holds classes; where label sets can be learnt, lists (or sets) of names of labels, or (n, n_labels), dense or sparse,
-        zeros and ones. Raises ValueError or TypeError for what does not fit.
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+            Rows of this rank.
+        y : array (n_samples,), list of label names per row, or indicator matrix (n_samples, n_labels)
+            Classes, or label sets if the method supports them.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If parameters, rows or labels are invalid.
         """
         return self._fit_weighted(X, y, None)
 
     def _fit_weighted(self: Self, X: Any, y: Any, sample_weight: Any) -> Self:
-        """Collective over `comm`. As `fit`, with rows that weigh (n,), or 1 each for None."""
         if not (self.comm is None or isinstance(self.comm, mpi.Comm)):
             raise TypeError(f"comm={self.comm!r}: expected an mpi4py communicator or None")
-        complaint: Exception | None = None
+        local_error: Exception | None = None
         try:
             with mpi.duplicated(self.comm) as comm:
                 with mpi.agreed(comm, "checking X and y"):
                     try:
                         options = self._options()
                         X, kind, y, weights = self._check(X, y, sample_weight, comm.size)
-                    except (TypeError, ValueError) as error:  # scikit-learn's
-                        complaint = error
+                    except (TypeError, ValueError) as error:  # of scikit-learn
+                        local_error = error
                         raise DataError(f"rank {comm.rank}: {error}") from None
                 options = self._agreed_options(comm, options)
                 check_features(comm, self)
@@ -75,15 +83,13 @@ class DistributedClassifier(BaseEstimator):
         except (ConfigError, DataError, NonFiniteError) as error:
             text = str(error) if isinstance(error, DataError) else error_text(error)
             alone = self.comm is None or self.comm.size == 1
-            raise (complaint if complaint and alone else ValueError(text)) from None
+            raise (local_error if local_error and alone else ValueError(text)) from None
         return self
 
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: Any) -> None:
-        """Collective over `comm`. Train. Raises ConfigError, DataError, NonFiniteError."""
         raise NotImplementedError
 
     def _options(self) -> Any:
-        """The parameters as options of training. Raises ConfigError."""
         values = option_values(self)
         if "random_state" in self.get_params(deep=False):
             seed = self.random_state
@@ -93,16 +99,15 @@ class DistributedClassifier(BaseEstimator):
         return options
 
     def _agreed_options(self, comm: mpi.Comm, options: Any) -> Any:
-        """Collective over `comm`. The options of all ranks. Raises ConfigError if they differ."""
+        """Return the options with rank 0's seed. Collective over `comm`. Raises ConfigError if the ranks' options differ."""
         first = comm.bcast(options)
         if not isinstance(getattr(self, "random_state", 0), Integral):
             options = replace(options, seed=first.seed)
         if mpi.agreed_any(comm, options != first):
-            raise ConfigError("the ranks have classifiers with different parameters; give all ranks the same")
+            raise ConfigError("the ranks have classifiers with different parameters; use the same parameters on all ranks")
         return options
 
     def _check(self, X: Any, y: Any, sample_weight: Any, n_ranks: int) -> tuple[sp.csr_matrix, int, Any, np.ndarray]:
-        """Return the rows of weight above 0 as CSR float32, the kind of y, their y, their weights. Raises ValueError, TypeError."""
         X, least = sound_csr(X, "X"), 1 if n_ranks == 1 else 0
         X = canonical(sp.csr_matrix(validate_data(self, X, accept_sparse="csr", dtype=np.float32, ensure_min_samples=least)))
         if y is None:
@@ -118,10 +123,10 @@ class DistributedClassifier(BaseEstimator):
             return X, kind, y, np.ones(X.shape[0])
         weights = check_array(sample_weight, ensure_2d=False, ensure_min_samples=0, dtype=np.float64, input_name="sample_weight")
         if weights.shape != X.shape[:1]:
-            raise ValueError(f"sample_weight has the shape {weights.shape}, but expected {X.shape[:1]}: a weight for each row")
+            raise ValueError(f"sample_weight has shape {weights.shape}; expected {X.shape[:1]}, one weight per row")
         if (weights < 0).any():
-            place = int(np.argmax(weights < 0))
-            raise ValueError(f"sample_weight[{place}]={weights[place]:g}: expected a number of at least 0")
+            row = int(np.argmax(weights < 0))
+            raise ValueError(f"sample_weight[{row}]={weights[row]:g}: expected a number of at least 0")
         rows = np.flatnonzero(weights)
         if not rows.size:
             return X[:0], 0, None, weights[:0]
@@ -129,19 +134,21 @@ class DistributedClassifier(BaseEstimator):
 
 
 def gather_rows(comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets) -> tuple[sp.csr_matrix, LabelSets]:
-    """Collective over `comm`. All rows, in rank order, with labels; 8 bytes a value, briefly 16."""
+    """Return the rows and labels of all ranks in rank order. Collective over `comm`. Needs up to 16 bytes per value."""
     if comm.size == 1:
         return X, labels
     index = np.int32 if X.shape[1] < 2**31 else np.int64
 
-    def whole(array: np.ndarray, dtype: type) -> np.ndarray:
+    def gather(array: np.ndarray, dtype: type) -> np.ndarray:
         return np.concatenate(mpi.allgather_arrays(comm, np.ascontiguousarray(array, dtype)))
 
-    def indptr(of_rank: np.ndarray) -> np.ndarray:
-        return np.concatenate([[0], np.cumsum(whole(np.diff(of_rank), np.int64))])
+    def gather_indptr(indptr: np.ndarray) -> np.ndarray:
+        return np.concatenate([[0], np.cumsum(gather(np.diff(indptr), np.int64))])
 
-    arrays = (whole(X.data, np.float32), whole(X.indices, index), indptr(X.indptr))
-    found = labels._replace(indptr=indptr(labels.indptr), indices=whole(labels.indices, np.int64))
-    if labels.weights is not None:
-        found = found._replace(weights=whole(labels.weights, np.float64))
-    return sp.csr_matrix(arrays, (arrays[2].size - 1, X.shape[1])), found
+    arrays = (gather(X.data, np.float32), gather(X.indices, index), gather_indptr(X.indptr))
+    labels = labels._replace(
+        indptr=gather_indptr(labels.indptr),
+        indices=gather(labels.indices, np.int64),
+        weights=None if labels.weights is None else gather(labels.weights, np.float64),
+    )
+    return sp.csr_matrix(arrays, (arrays[2].size - 1, X.shape[1])), labels

@@ -1,4 +1,4 @@
-"""The parameters of scikit-learn classifiers: a class names those that it offers, and its options say the rest.
+"""Parameters of the scikit-learn classifiers: a class declares their names, its training options give defaults and documentation.
 
     @classifier_of(DualOptions)
     class DualClassifier(LinearClassifier):
@@ -8,12 +8,10 @@
         lam: str | float = OPTION
         comm: mpi.Comm | None = None
 
-The parameter `comm` (COMM) and the attributes that its class names in `_learnt` (ATTRIBUTES) are described
-here; a docstring describes only those that are its own.
-
-`OPTION` is the default of the option of that name (`OPTION_OF` has the names that scikit-learn uses), the annotation says what is
-allowed, and the text of the option is the parameter's documentation, unless one stands behind it. The constructor is that of a
-dataclass, so that scikit-learn, type checkers and `help` see its signature.
+`OPTION` stands for the default of the option with this name (`OPTION_OF` maps scikit-learn's names). The annotation defines the
+allowed types. The help of the option documents the parameter, unless the class has a text after it. `comm` and the attributes in
+`_learnt` are documented here; a class docstring adds its own. The constructor is that of a dataclass, so scikit-learn, type
+checkers and `help` see its signature.
 """
 
 from __future__ import annotations
@@ -32,48 +30,48 @@ import numpy as np
 from hpcml.errors import ConfigError, HpcmlError, OptionError
 from hpcml.options import default_of, flag_of, help_of, texts_behind
 
-OPTION: Any = object()  # the default of a parameter: that of its option
+OPTION: Any = object()  # marks a parameter with the default of its option
 Kind = TypeVar("Kind", bound=type)
 
-# Parameters that are called as scikit-learn calls them, and the options that they are.
+# Parameters with scikit-learn's names, and the corresponding options.
 OPTION_OF = {"fit_intercept": "bias", "random_state": "seed", "max_iter": "max_steps", "tol": "dual_tol"}
 PARAMETER_OF = {option: parameter for parameter, option in OPTION_OF.items()}
 Seed = int | np.random.RandomState | None
 
-# The attributes that several classifiers have after `fit`: type, and text.
+# Fitted attributes of several classifiers: type and text.
 LABELS = "ndarray (n_labels,)"
 ATTRIBUTES = {
-    "classes_": ("ndarray (n_classes,)", "The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator."),
+    "classes_": ("ndarray (n_classes,)", "Sorted classes of all ranks; label numbers for an indicator matrix."),
     "coef_": (
         "ndarray (n_labels, n_features), float64",
-        "The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one.",
+        "Weights; `n_labels` is 1 for one or two classes, and positive scores predict the last one.",
     ),
-    "intercept_": (f"{LABELS}, float64", "The intercepts; +1 or −1 for a label that all rows have, or none, whose weights are 0."),
-    "n_iter_": (f"{LABELS}, int", "Passes over the rows, steps or rounds; 0 for a label that all rows have, or none."),
-    "f_min_": (LABELS, "The objective over all rows."),
-    "gap_": (LABELS, "The certified duality gap, divided by the objective: min f is at least f_min_ · (1 − gap_)."),
-    "visited_": (LABELS, "The mean share of the rows that a pass visited."),
+    "intercept_": (f"{LABELS}, float64", "Intercepts; +1 or −1 (with weights 0) for a label of all rows, or of none."),
+    "n_iter_": (f"{LABELS}, int", "Passes over the rows, steps or rounds; 0 for a label of all rows, or of none."),
+    "f_min_": (LABELS, "Objective over all rows."),
+    "gap_": (LABELS, "Certified relative duality gap: the minimum is at least f_min_ · (1 − gap_)."),
+    "visited_": (LABELS, "Mean share of the rows visited per pass."),
     "n_features_in_": ("int", "Number of features."),
-    "feature_names_in_": ("ndarray (n_features,)", "Their names, if X is a data frame with string names."),
+    "feature_names_in_": ("ndarray (n_features,)", "Names of the features, if X is a data frame with string names."),
 }
 COMM = (
-    "The ranks that give the rows and share the work; None: this process alone. With `comm`, `fit` is collective: each rank gives "
-    "its own rows as X and y (possibly none), which follow one another in rank order. All ranks end with the same model, whose "
-    "bits depend neither on the number of ranks nor on how the rows are spread over them. Only `fit` communicates: `predict`, "
-    "`score` and the others use the rows that they are given. Copies and pickles have `comm=None`, clones keep it. Choose "
-    "parameters with GridSearchCV on one rank (`comm=None`): ranks that score different rows would choose differently."
+    "Communicator of the ranks that provide the rows and share the work; None: this process only. With `comm`, `fit` is "
+    "collective: each rank passes its own rows as X and y (possibly none), in rank order. All ranks get the same model, with the "
+    "same bits for any number of ranks and any distribution of the rows. Only `fit` communicates; `predict`, `score` and other "
+    "methods use local rows. Copies and pickles have `comm=None`; clones keep it. Use GridSearchCV on one rank (`comm=None`): "
+    "ranks that score different rows would choose different parameters."
 )
 
 
 class Parameter(NamedTuple):
-    """The types that a parameter may have, and the option of training that it becomes."""
+    """Allowed types of a parameter, and its conversion to an option."""
 
     types: tuple[type, ...]
     expected: str
     as_option: Callable[[Any], Any]
 
 
-# What a parameter of some type may be; others say it themselves: Annotated[type, Parameter(…)].
+# Parameters by annotation; other annotations define theirs: Annotated[type, Parameter(…)].
 ALLOWED: dict[Any, Parameter] = {
     str: Parameter((str,), "a string", str),
     float: Parameter((Real,), "a number", float),
@@ -89,7 +87,7 @@ ALLOWED: dict[Any, Parameter] = {
 
 
 def about_parameters(text: str, kinds: Iterable[type]) -> str:
-    """Return the help of an option with the flags of options of these kinds as parameters: `--no-bias` as `fit_intercept=False`."""
+    """Replace flags of options in a help text by parameters: `--no-bias` by `fit_intercept=False`."""
     for option in sorted({field.name for kind in kinds for field in fields(kind)}, key=len, reverse=True):
         flag, name = flag_of(option), PARAMETER_OF.get(option, option)
         text = text.replace(f"--no-{flag}", f"{name}=False").replace(f"--{flag}", name)
@@ -97,7 +95,7 @@ def about_parameters(text: str, kinds: Iterable[type]) -> str:
 
 
 def error_text(error: HpcmlError) -> str:
-    """Return the sentence of an error about an option as one about the parameter."""
+    """Return the message of an error with the parameter instead of the option."""
     if isinstance(error, OptionError):
         return error.with_name(PARAMETER_OF.get(error.name, error.name), in_python=True)
     return str(error)
@@ -105,34 +103,34 @@ def error_text(error: HpcmlError) -> str:
 
 @dataclass_transform()
 def classifier_of(*kinds: type) -> Callable[[Kind], Kind]:
-    """Make a classifier's constructor, checks and documentation from the options of those kinds."""
+    """Return a class decorator that adds constructor, checks and documentation from option classes."""
 
     def complete(cls: Kind) -> Kind:
-        found: dict[str, Parameter] = {}
+        parameters: dict[str, Parameter] = {}
         for name, hint in inspect.get_annotations(cls, eval_str=True).items():
             kind = _kind_with(name, kinds)
             if kind is not None and name != "random_state":
-                found[name] = next((each for each in get_args(hint) if isinstance(each, Parameter)), None) or ALLOWED[hint]
+                parameters[name] = next((each for each in get_args(hint) if isinstance(each, Parameter)), None) or ALLOWED[hint]
             if vars(cls)[name] is OPTION:
                 option = OPTION_OF.get(name, name)
                 default = next(default_of(field) for field in fields(kind) if field.name == option)
-                if default is None and NoneType not in get_args(hint):  # what None means for the option
+                if default is None and NoneType not in get_args(hint):  # the value that None stands for
                     default = {"bias": True, "max_steps": getattr(kind, "steps", None)}[option]
                 setattr(cls, name, default)
-        made: Any = cls
-        documented = cls.__doc__ is not None  # as it is not with python -OO
-        made._options_kind, made._parameters = kinds[0], found
+        untyped: Any = cls
+        has_docstring = cls.__doc__ is not None  # False with python -OO
+        untyped._options_kind, untyped._parameters = kinds[0], parameters
         dataclass(eq=False, repr=False, match_args=False)(cls)
-        if documented:
-            made.described = list(_described(cls, kinds))
-            cls.__doc__ = _documented(cls)
+        if has_docstring:
+            untyped.described = list(_describe_parameters(cls, kinds))
+            cls.__doc__ = _complete_docstring(cls)
         return cls
 
     return complete
 
 
 def option_values(estimator: Any) -> dict[str, Any]:
-    """A classifier's parameters as options by their names, but for the seed. Raises ConfigError."""
+    """Return a classifier's parameters, without the seed, as options by name. Raises ConfigError."""
     values = {}
     for name, parameter in estimator._parameters.items():
         value = getattr(estimator, name)
@@ -143,24 +141,23 @@ def option_values(estimator: Any) -> dict[str, Any]:
 
 
 def _kind_with(name: str, kinds: tuple[type, ...]) -> Any:
-    """The first of the options with one that is the parameter; None if there is none."""
+    """Return the first option class that has the parameter; None if there is none."""
     return next((kind for kind in kinds if OPTION_OF.get(name, name) in {field.name for field in fields(kind)}), None)
 
 
-def _described(cls: type, kinds: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:
+def _describe_parameters(cls: type, kinds: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:
     own = {"comm": COMM} | texts_behind(cls)
     for name, parameter in inspect.signature(cls).parameters.items():
         text = own[name] if name in own else about_parameters(help_of(_kind_with(name, kinds))[OPTION_OF.get(name, name)], kinds)
         if name == "random_state" and hasattr(cls, "comm"):
-            text += " Rank 0's counts."
+            text += " All ranks use that of rank 0."
         hint = parameter.annotation if isinstance(parameter.annotation, str) else inspect.formatannotation(parameter.annotation)
         hint = re.sub(r"Annotated\[(.*), \w+\]$", r"\1", hint)
         hint = hint.replace(" | ", " or ").replace("Seed", "int, RandomState or None")
         yield name, f"{hint}, default {parameter.default!r}", text
 
 
-def _documented(cls: Any) -> str:
-    """The documentation of a classifier, with sections of its parameters and attributes."""
+def _complete_docstring(cls: Any) -> str:
 
     def section(title: str, entries: Iterable[tuple[str, str, str]]) -> list[str]:
         lines = [f"{name} : {kind}\n{textwrap.indent(textwrap.fill(text, 116), '    ')}" for name, kind, text in entries]

@@ -1,4 +1,4 @@
-"""Model files of fitted estimators, in the form that training gives them."""
+"""Model files of fitted estimators, with the content that training writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpcml.model.raw_input import RawInput
 
 
 class ModelTarget(NamedTuple):
-    """A model file to write, and its description apart from the fitted attributes."""
+    """A model file to write: path, method, names and features."""
 
     path: Path
     method: str
@@ -28,19 +28,22 @@ class ModelTarget(NamedTuple):
 
 def write_linear(
     target: ModelTarget,
-    weights: Sequence[np.ndarray],  # of each part (n_labels, n_features)
+    weights: Sequence[np.ndarray],  # (n_labels, n_features) per part
     bias: np.ndarray,
-    labels: Mapping[str, Any],  # by the names of `model_slabs`
-    about: Mapping[str, Any],
-    numbers: Sequence[np.ndarray] = (),  # of the rule of each label
-    factors: np.ndarray | float = 1.0,  # of the features
+    labels: Mapping[str, Any],  # columns labels/*, named as in `model_slabs`
+    about: Mapping[str, Any],  # attributes
+    numbers: Sequence[np.ndarray] = (),  # of each label's combination rule
+    factors: np.ndarray | float = 1.0,  # (n_features,)
 ) -> None:
-    """Write a model: sparse where that is smaller, in float32 where that changes no weight. Local. Raises DataError."""
+    """Write a model: sparse if that is smaller, in float32 if all weights can be represented. Raises DataError."""
     (n_labels, n_features), parts = weights[0].shape, list(map(sp.csr_matrix, weights))
     if numbers:
-        behind = [each if each.size else np.zeros(1) for each in numbers]
-        places = np.repeat(np.arange(n_labels), [each.size for each in behind]), np.concatenate([*map(np.arange, map(len, behind))])
-        parts.append(sp.csr_matrix((np.concatenate(behind), places)))
+        numbers = [each if each.size else np.zeros(1) for each in numbers]
+        rows, columns = (
+            np.repeat(np.arange(n_labels), list(map(len, numbers))),
+            np.concatenate([*map(np.arange, map(len, numbers))]),
+        )
+        parts.append(sp.csr_matrix((np.concatenate(numbers), (rows, columns))))
         about = {**about, "width": n_features}
     W = sp.hstack(parts, format="csr")
     with np.errstate(over="ignore"):
@@ -54,8 +57,8 @@ def write_linear(
     labels = {**labels, "status": np.where(constant, STATUS.index("degenerate"), labels["status"])}
     arrays |= {f"labels/{name}": np.broadcast_to(values, n_labels) for name, values in labels.items()}
     facts = {"method": target.method, **about, "vocabulary": target.vocabulary}
-    _, _, names, titles, _, raw_input = target
-    description = (facts, names, W.shape[1] if is_sparse else None, titles, None, raw_input)
+    n_columns = W.shape[1] if is_sparse else None
+    description = (facts, target.label_names, n_columns, target.label_titles, None, target.raw_input)
     with new_file(mpi.self_comm(), target.path) as out:
         out.layout(slabs, lambda file: describe_model(file, *description))
         with mpi.agreed(mpi.self_comm(), f"writing {target.path}"):

@@ -1,4 +1,4 @@
-"""scikit-learn's classes with types; without them a class may take any parameter."""
+"""scikit-learn's base classes with types. scikit-learn has none, and type checkers would accept any parameter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         feature_names_in_: np.ndarray
 
         def get_params(self, deep: bool = True) -> dict[str, Any]:
-            """The parameters."""
+            """Return the parameters."""
 
         def set_params(self, **params: Any) -> Self:
             """Set parameters."""
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         """`sklearn.base.ClassifierMixin`."""
 
         def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-            """The share of the rows whose class is found."""
+            """Return the accuracy."""
 
         def __sklearn_tags__(self) -> Tags: ...
 

@@ -1,7 +1,4 @@
-"""The scores of labels with several weight vectors each ("parts"): in stages, or by a vote.
-
-A rule makes one score of the scores by each part, positive for "has the label".
-"""
+"""Rules that combine the scores of a label's weight vectors ("parts") into one score: in stages, or by a weighted vote."""
 
 from __future__ import annotations
 
@@ -11,19 +8,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Rule = Callable[[np.ndarray], np.ndarray]  # from scores (parts, n) to scores (n)
+Rule = Callable[[np.ndarray], np.ndarray]  # maps scores (n_parts, n) to scores (n,)
 STAGED, BOOSTED = "staged", "boosted"
-HALF = float(np.nextafter(0.5, 0.0))  # the largest number below one half: a share of 1/2 gives the label
-MOST_PARTS = 1000  # that are read
+# The largest number below one half, so that a share of exactly 1/2 gives a positive score.
+HALF = float(np.nextafter(0.5, 0.0))
+# Files that claim more parts are damaged.
+MOST_PARTS = 1000
 
 
 @dataclass(frozen=True)
 class Stages:
-    """Rows scored above a stage's cut go on to the next one, and rank above all that stay behind.
+    """A cascade: rows with a score above `cut` enter the next stage and rank above all rows that do not.
 
-    The rows of the last stage have the score v = Σ factor · score if that is above 0, else v / (1 −
-    v), so all are above −1. Below them, each stage has an interval of its own; rows that never left
-    the first one are at most 1 − (number of stages). `biases` are added to the stages' scores.
+    Rows of the last stage have the score v = Σ factor · score if v > 0, else v / (1 − v) > −1. Each earlier stage has its own
+    interval below. Rows that never leave the first stage score at most 1 − (number of stages). `biases` are added to the stage
+    scores.
     """
 
     cut: float
@@ -31,82 +30,82 @@ class Stages:
     biases: np.ndarray
 
     def __call__(self, parts: np.ndarray) -> np.ndarray:
-        """The scores (n) of rows by their scores in each stage."""
+        """Return the scores (n,) from the scores of each stage (n_parts, n)."""
         last, parts = len(self.factors) - 1, parts + self.biases[:, None]
         value = self.factors[0] * parts[0]
-        out, going = (parts[0] - self.cut) - last, parts[0] > self.cut
+        out, continues = (parts[0] - self.cut) - last, parts[0] > self.cut
         for stage in range(1, last + 1):
             value = value + self.factors[stage] * parts[stage]
             if stage == last:
-                placed = np.where(value > 0, value, value / (1.0 + np.abs(value)))
+                score = np.where(value > 0, value, value / (1.0 + np.abs(value)))
             else:
-                placed = stage - last - 0.5 + 0.5 * (value / (1.0 + np.abs(value)))
-            out = np.where(going, placed, out)
-            going = going & (parts[stage] > self.cut)
+                score = stage - last - 0.5 + 0.5 * (value / (1.0 + np.abs(value)))
+            out = np.where(continues, score, out)
+            continues = continues & (parts[stage] > self.cut)
         return np.asarray(out)
 
 
 class Voter(NamedTuple):
-    """A voter: h(s) is the value of the first bound that is not below s, or the last value."""
+    """A weighted step function h(s): the value of the first bound that is at least s, else the last value."""
 
     vote: float
     bounds: np.ndarray
     values: np.ndarray
 
     def share(self, scores: np.ndarray) -> np.ndarray:
-        """h of scores (n)."""
+        """Return h(s) of scores (n,)."""
         return np.asarray(self.values[np.minimum(np.searchsorted(self.bounds, scores), self.bounds.size - 1)])
 
 
 @dataclass(frozen=True)
 class Votes:
-    """Σ vote · h / Σ vote, less one half: positive from 1/2 on."""
+    """A weighted vote: Σ vote · h / Σ vote − 1/2, positive from a share of 1/2."""
 
     rounds: tuple[Voter, ...]
 
     def __call__(self, parts: np.ndarray) -> np.ndarray:
-        """The scores (n) by those in each round; there may be fewer rounds than parts."""
+        """Return the scores (n,) from the scores of each round (n_parts, n)."""
         total, votes = np.zeros(parts.shape[1]), 0.0
-        for scores, each in zip(parts, self.rounds, strict=False):
+        for scores, each in zip(parts, self.rounds, strict=False):  # a label may have fewer rounds than the model has parts
             total = total + each.vote * each.share(scores)
             votes += each.vote
         return total / votes - HALF
 
     @classmethod
-    def of_numbers(cls, numbers: np.ndarray, n_parts: int) -> Votes:
-        """The votes of which `as_numbers` made the numbers. Raises ValueError for anything else."""
-        rounds, at = [], 0
-        while at < numbers.size:
-            n = int(numbers[at]) if 1 <= numbers[at] <= numbers.size else 0
-            end = at + 2 + 2 * n
+    def decode(cls, numbers: np.ndarray, n_parts: int) -> Votes:
+        """Invert `as_numbers`. Raises ValueError if the numbers are damaged."""
+        rounds, begin = [], 0
+        while begin < numbers.size:
+            n = int(numbers[begin]) if 1 <= numbers[begin] <= numbers.size else 0
+            end = begin + 2 + 2 * n
             if n == 0 or end > numbers.size:
-                raise ValueError("numbers of no vote")
-            rounds.append(Voter(float(numbers[at + 1]), numbers[at + 2 : at + 2 + n], numbers[at + 2 + n : end]))
-            at = end
+                raise ValueError("invalid votes")
+            rounds.append(Voter(float(numbers[begin + 1]), numbers[begin + 2 : begin + 2 + n], numbers[begin + 2 + n : end]))
+            begin = end
         sound = all((each.bounds[1:] > each.bounds[:-1]).all() and each.vote > 0 for each in rounds)
         if not (1 <= len(rounds) <= n_parts and sound and np.isfinite(numbers).all()):
-            raise ValueError("votes that do not fit")
+            raise ValueError("invalid votes")
         return cls(tuple(rounds))
 
 
 def as_numbers(rounds: Iterable[Voter]) -> np.ndarray:
-    """A vote's rounds as an array: of each its bound count, vote, bounds, values; no last 0."""
+    """Return the rounds as one array: for each round the number of bounds, the vote, bounds and values."""
     return np.concatenate([part for each in rounds for part in ([each.bounds.size, each.vote], each.bounds, each.values)])
 
 
 @dataclass(frozen=True)
 class Combination:
-    """The parts of a model's labels: how many, their columns, and the rule for them."""
+    """The parts of a model's labels and the rule that combines them."""
 
     kind: str
     n_parts: int
-    width: int  # columns of a part
+    width: int  # columns per part
     cut: float = 0.0
     factors: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, attrs: Mapping[str, Any]) -> Combination | None:
-        """Of a model's attributes; None of single vectors. ValueError, TypeError, KeyError."""
+        """Read the combination from a model's attributes; None if there is none. Raises ValueError, TypeError, KeyError."""
         if "combination" not in attrs:
             return None
         kind, n_parts, width = str(attrs["combination"]), int(attrs["parts"]), int(attrs["width"])
@@ -114,21 +113,21 @@ class Combination:
         cut = float(attrs["cut"]) if kind == STAGED else 0.0
         sound = kind in (STAGED, BOOSTED) and 1 <= n_parts <= MOST_PARTS and width >= 0 and np.isfinite([cut, *factors]).all()
         if not sound or (kind == STAGED and len(factors) != n_parts):
-            raise ValueError("parts that do not fit")
+            raise ValueError("invalid combination")
         return cls(kind, n_parts, width, cut, factors)
 
     @property
     def about(self) -> dict[str, Any]:
-        """The attributes that `of` reads."""
+        """Return the attributes that `of` reads."""
         about: dict[str, Any] = {"combination": self.kind, "parts": self.n_parts, "width": self.width}
         return about | ({"cut": self.cut, "factors": np.array(self.factors)} if self.kind == STAGED else {})
 
     def rule(self, bias: float, constant: bool, numbers: np.ndarray) -> Rule:
-        """The rule of a label by its `numbers` (but last zeros); `constant`: all score `bias`."""
+        """Return the rule of a label from its `numbers` (without trailing zeros); a `constant` label scores `bias`."""
         if constant:
             return lambda parts: np.full(parts.shape[1], bias)
         if self.kind == BOOSTED:
-            return Votes.of_numbers(numbers, self.n_parts)
+            return Votes.decode(numbers, self.n_parts)
         biases = np.zeros(self.n_parts)
         biases[: numbers.size] = numbers
         return Stages(self.cut, self.factors, biases)

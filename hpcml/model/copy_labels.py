@@ -1,4 +1,4 @@
-"""Copy labels of model files with the same features into a new model file: `hpcml merge`, `hpcml prune`."""
+"""Copy labels from model files with the same features into a new model file (`hpcml merge`, `hpcml prune`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from hpcml.files.slabs import Slab, SlabFile
 from hpcml.model.linear import Model, about_of, describe_model, model_slabs
 from hpcml.partition import even_bounds, offsets
 
-_WEIGHTS = 1 << 24  # of a dense model, that are copied at a time
+# Weights of a dense model that are copied at a time.
+_WEIGHTS = 1 << 24
 
 
 def create_slabs(model: Model, n_weights: int | None, n_labels: int) -> dict[str, Slab]:
-    """Return the datasets of a file with the features of a model, sparse with `n_weights` weights or dense."""
+    """Return the datasets of a file with the features of `model`; dense if `n_weights` is None."""
     certified = "gap" in model.labels
     return model_slabs(n_labels, model.n_features, model.n_columns, model.precision, certified, n_weights, model.labels)
 
@@ -30,17 +31,13 @@ def copy_labels(
     names: Sequence[str],
     titles: Sequence[str] | None,
 ) -> None:
-    """Collective over `comm`. Lay out a model file and write the labels of the sources, one source after the other.
-
-    `sizes` are their numbers of labels; `names` and `titles`, of all labels, are needed on rank 0 only. Each rank copies an
-    equal number of labels, and opens only the sources of these. Attributes and tables of features are those of the first.
-    """
+    """Write the labels of all sources in their order; `names` and `titles` are needed on rank 0 only. Collective over `comm`."""
     begins = offsets(sizes)
     n_labels = int(begins[-1])
     first_own, end_own = even_bounds(n_labels, comm.size)[comm.rank : comm.rank + 2].tolist()
 
     def own_labels() -> Iterator[tuple[Model, int, slice]]:
-        """The sources of this rank's labels, each with its first label, and those of its labels that are this rank's."""
+        # yields each source of this rank's labels, the source's first label, and the range of its labels to copy
         for source, first, end in zip(sources, begins[:-1].tolist(), begins[1:].tolist(), strict=True):
             if max(first, first_own) < min(end, end_own):
                 yield source(), first, slice(max(first, first_own) - first, min(end, end_own) - first)
@@ -50,7 +47,7 @@ def copy_labels(
         for part, first, own in own_labels() if sparse else ():
             for label in range(own.start, own.stop):
                 counts[first + label] = part.row(label)[1].size
-            del part  # before the next is opened: a model takes a dozen open files
+            del part  # close it before the next one is opened: a model has a dozen open files
     indptr = offsets(mpi.allreduce_sum(comm, counts))
     model: Model | None = None
     slabs: dict[str, Slab] = {}

@@ -1,4 +1,7 @@
-"""Naive Bayes with densities of features, without scikit-learn's import of a second: see `naive_bayes`."""
+"""Naive Bayes with feature densities, as trained by base learners (definitions: `naive_bayes`).
+
+This module does not import scikit-learn, which takes one second. Rows must already be checked.
+"""
 
 from __future__ import annotations
 
@@ -14,46 +17,42 @@ from hpcml.kernels import density, elementwise, gaussian
 from hpcml.kernels import joint as kernels
 from hpcml.partition import offsets
 
-FEW = 64  # a feature with so many distinct values, or fewer, may keep them instead of tables
-FLOOR = 1e-75  # the least probability, Weka's
-LEAST_PRECISION = 1e-6  # of a feature with kernel densities, Weka's
-_PRECISION = 0.01  # of a feature with one value, with Gaussians
+# A feature with at most this many distinct values may store them instead of tables.
+FEW = 64
+# Smallest probability (as in Weka).
+FLOOR = 1e-75
+# Smallest precision of a feature with kernel densities (as in Weka).
+LEAST_PRECISION = 1e-6
+# Precision of a feature with a single value, for Gaussians (as in Weka).
+_PRECISION = 0.01
 
 
 class JointBayes:
-    """The base of classifiers with joint log probabilities (`predict_joint_log_proba`).
-
-    X is a C-contiguous array or a CSR matrix of float32 or float64; a subclass for users checks it.
-    """
+    """Base class of naive Bayes classifiers. X is a C-contiguous array or a CSR matrix of float32 or float64."""
 
     classes_: np.ndarray
     class_log_prior_: np.ndarray
     n_features_in_: int
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-        """X, y, and a weight ≥ 0 for each row. Raises ValueError."""
         self.n_features_in_ = X.shape[1]
         y = np.asarray(y)
         return self._rows(X), y, np.ones(y.size) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
 
     def _rows(self, X: Any) -> Any:
-        """Return X, if it is sound and has the right width and finite numbers. Raises ValueError."""
         X = sound_csr(X, "X")
         if X.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {X.shape[1]} features, but expected {self.n_features_in_}")
         if not np.isfinite(X.data if sp.issparse(X) else X).all():
-            raise ValueError("X: a value is no finite number")
+            raise ValueError("X: a value is not a finite number")
         return X
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
-        """Rows with a weight, their classes' numbers, their weights, each class's sum.
-
-        Weights below 1 a row, as in boosting, are scaled to it. Sets `classes_`, `class_log_prior_`.
-        """
+        """Return rows with positive weight, their class numbers and weights (scaled to a mean of at least 1), and class totals."""
         X, y, weights = self._training_rows(X, y, sample_weight)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if not weights.any():
-            raise ValueError("sample_weight: every weight is 0, but at least one must be above")
+            raise ValueError("sample_weight: every weight is 0; expected at least one positive weight")
         counted = weights > 0
         if not counted.all():
             X, labels, weights = X[counted], labels[counted], weights[counted]
@@ -68,15 +67,15 @@ class JointBayes:
         return X, labels, weights, totals
 
     def _densities(self) -> tuple[Callable[..., None], Callable[..., None], Any]:
-        """Return the kernels that add the logarithms of dense and of sparse rows, and the densities that they take."""
+        """Return the kernels for dense and for sparse rows, and the densities that are their first argument."""
         raise NotImplementedError
 
     def _zero_log(self) -> np.ndarray:
-        """Return log P(0 | c) of every feature and class (n_features × n_classes)."""
+        """Return log P(0 | c) (n_features, n_classes)."""
         raise NotImplementedError
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
-        """log prior + Σ_j log P(x_j | c) of rows and classes (n_samples × n_classes)."""
+        """Return log P(c) + Σ_j log P(x_j | c): array (n_samples, n_classes)."""
         X, (add_dense, add_sparse, densities) = self._rows(X), self._densities()
         joint = np.tile(self.class_log_prior_, (X.shape[0], 1))
         if sp.issparse(X):
@@ -88,49 +87,46 @@ class JointBayes:
         return joint
 
     def _check_shapes(self, integers: tuple[str, ...] = (), **shapes: tuple[int, ...]) -> None:
-        """Raise ValueError unless these arrays have their shape, and numbers of float64 or int64."""
+        """Raise ValueError unless the arrays have these shapes and are float64, or int64 if named in `integers`."""
         for name, shape in shapes.items():
             array = getattr(self, name)
             if array.shape != shape or array.dtype != (np.int64 if name in integers else np.float64):
                 raise ValueError(f"{name} is damaged")
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of `predict_proba` (n_samples × n_classes)."""
-        return _filled(kernels.log_shares, self.predict_joint_log_proba(X))
+        """Return log P(c | x): array (n_samples, n_classes)."""
+        return _apply(kernels.log_shares, self.predict_joint_log_proba(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes (n_samples × n_classes), in `classes_`' order."""
-        return _filled(kernels.shares, self.predict_joint_log_proba(X))
+        """Return P(c | x): array (n_samples, n_classes) with columns in the order of `classes_`."""
+        return _apply(kernels.shares, self.predict_joint_log_proba(X))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Of two classes the log-odds of `classes_[1]` (n_samples); else of each class.
-
-        log p_c − log(1 − p_c) of every class c (n_samples × n_classes; ∞ of a single one).
-        """
+        """Return the log-odds log p_c − log(1 − p_c): array (n_samples, n_classes), or (n_samples,) for two classes."""
         joint = self.predict_joint_log_proba(X)
-        return np.asarray(joint[:, 1] - joint[:, 0]) if self.classes_.size == 2 else _filled(kernels.log_odds, joint)
+        return np.asarray(joint[:, 1] - joint[:, 0]) if self.classes_.size == 2 else _apply(kernels.log_odds, joint)
 
     def confidence(self, X: Any) -> np.ndarray:
-        """The largest probability of a class less the second largest (n_samples)."""
+        """Return the largest class probability minus the second largest: array (n_samples,)."""
         joint = self.predict_joint_log_proba(X)
         out = np.empty(joint.shape[0])
         kernels.gaps(joint, out)
         return out
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable classes (n_samples), of equal ones the first of `classes_`."""
+        """Return the most probable class of each row; of equals, the first one in `classes_`: array (n_samples,)."""
         best = self.predict_joint_log_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
 
-def _filled(kernel: Callable[[np.ndarray, np.ndarray], None], joint: np.ndarray) -> np.ndarray:
+def _apply(kernel: Callable[[np.ndarray, np.ndarray], None], joint: np.ndarray) -> np.ndarray:
     out = np.empty_like(joint)
     kernel(joint, out)
     return out
 
 
 def by_column(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """CSC arrays (indptr, rows, data) of X; of a dense X, zeros are stored like other values."""
+    """Return CSC arrays (indptr, rows, data) of X; zeros of a dense X are stored."""
     if sp.issparse(X):
         X = canonical(X).tocsc()
         return X.indptr, X.indices, X.data.astype(np.float64, copy=False)
@@ -140,10 +136,10 @@ def by_column(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def count_values(indptr: np.ndarray, data: np.ndarray, has_zero: np.ndarray, limit: int = FEW) -> np.ndarray:
-    """The number of distinct values of every feature; only many (> `limit`) are sorted."""
+    """Return the number of distinct values of each feature."""
     counts = np.zeros(has_zero.size, np.int64)
     density.count_values(indptr, data, has_zero, np.empty(limit + 1), counts)
-    for j in np.flatnonzero(counts > limit):
+    for j in np.flatnonzero(counts > limit):  # the kernel stops counting at the limit
         column = data[indptr[j] : indptr[j + 1]]
         ascending = np.sort(np.append(column, 0.0) if has_zero[j] else column)
         counts[j] = 1 + np.count_nonzero(np.diff(ascending))
@@ -151,14 +147,14 @@ def count_values(indptr: np.ndarray, data: np.ndarray, has_zero: np.ndarray, lim
 
 
 def rounded(values: np.ndarray, precision: np.ndarray | float) -> np.ndarray:
-    """The nearest multiples of the precision (even ones of two), or values where it is 0."""
+    """Round to multiples of the precision (ties to even); values with precision 0 are unchanged."""
     with np.errstate(invalid="ignore", divide="ignore"):
         nearest: np.ndarray = np.where(np.asarray(precision) > 0, np.rint(values / precision) * precision, values)
     return nearest
 
 
 def check_precisions(precisions: np.ndarray, counts: np.ndarray) -> None:
-    """Raise if a feature's values are too far apart for double-precision numbers."""
+    """Raise ValueError if a feature's range overflows float64."""
     wrong = np.flatnonzero((counts > 1) & ~(precisions < np.inf))
     if wrong.size:
         gap = precisions[wrong[0]]
@@ -168,16 +164,12 @@ def check_precisions(precisions: np.ndarray, counts: np.ndarray) -> None:
 
 
 class GaussianDensities(JointBayes):
-    """The estimates of `hpcml.model.naive_bayes.GaussianNB`, for sound rows."""
+    """The densities of `hpcml.model.naive_bayes.GaussianNB`."""
 
-    kind = "gaussian-nb"  # in files
+    kind = "gaussian-nb"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GaussianDensities:
-        """Estimate the Gaussians of X (n_samples × n_features), with labels y (n_samples); itself.
-
-        `sample_weight` (n_samples): ≥ 0, not all 0; equal if not given. Raises ValueError for other
-        arguments, or if a feature's range is not a finite number.
-        """
+        """Fit to X (n_samples, n_features) and y (n_samples,). Raises ValueError if a feature's range is not finite."""
         X, labels, weights, totals = self._prepare(X, y, sample_weight)
         indptr, rows, data = by_column(X)
         n_features, n_classes = indptr.size - 1, self.classes_.size
@@ -205,32 +197,46 @@ class GaussianDensities(JointBayes):
         return zeros
 
     def check_arrays(self) -> None:
-        """Raise ValueError unless the arrays fit one another."""
+        """Raise ValueError unless the arrays are consistent."""
         d, k = self.n_features_in_, self.classes_.size
         self._check_shapes(class_log_prior_=(k,), precision_=(d,), mean_=(d, k), deviation_=(d, k))
 
 
 class KernelDensities(JointBayes):
-    """The estimates of `hpcml.model.naive_bayes.KernelNB`, for rows that are known to be sound."""
+    """The densities of `hpcml.model.naive_bayes.KernelNB`."""
 
-    kind = "kernel-nb"  # in files
+    kind = "kernel-nb"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Estimate the densities of X (n_samples × n_features), with labels y; itself.
+        """Fit the densities.
 
-        `sample_weight` (n_samples): ≥ 0, not all 0; equal if not given. Raises ValueError for other
-        arguments, or if a feature's range or its values' mean gap is not a normal number.
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+        y : array (n_samples,)
+            Classes.
+        sample_weight : array (n_samples,) or None
+            Weights, at least 0 and not all 0. Default: equal weights.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For other arguments, or a feature whose range or mean gap between values is not a normal number.
         """
         X, labels, weights, totals = self._prepare(X, y, sample_weight)
         indptr, rows, data = by_column(X)
         self.class_size_ = totals
-        of_rows = labels, weights / totals[labels]  # whose shares sum to 1 in each class
+        row_classes = labels, weights / totals[labels]  # classes, and weights that sum to 1 per class
         n_features, n_classes = indptr.size - 1, self.classes_.size
         lows, highs = np.full((2, n_features, n_classes), [[[np.inf]], [[-np.inf]]])
         stored, masses = np.zeros((n_features, n_classes), np.int64), np.zeros((n_features, n_classes))
-        density.sum_columns(indptr, rows, data, *of_rows, lows, highs, stored, masses)
+        density.sum_columns(indptr, rows, data, *row_classes, lows, highs, stored, masses)
         n_rows = np.bincount(labels, minlength=n_classes)
-        has_zeros = np.asarray(stored < n_rows)  # that are not stored
+        has_zeros = np.asarray(stored < n_rows)  # zeros that are not stored
         lows, highs = np.where(has_zeros, np.minimum(lows, 0), lows), np.where(has_zeros, np.maximum(highs, 0), highs)
         zero_masses = np.where(has_zeros, np.maximum(1 - masses, 0), 0)
         some_zeros = np.asarray(has_zeros.any(axis=1))
@@ -253,10 +259,10 @@ class KernelDensities(JointBayes):
         self.value_mass_ = np.zeros((self.value_.size, n_classes))
         self.value_log_ = np.zeros_like(self.value_mass_)
         density.collect_values(indptr, data, some_zeros, self.value_start_, self.value_)
-        density.weigh_values(indptr, rows, data, *of_rows, zero_masses, self.value_start_, self.value_, self.value_mass_)
+        density.weigh_values(indptr, rows, data, *row_classes, zero_masses, self.value_start_, self.value_, self.value_mass_)
         self.table_start_, self.table_ = np.zeros(1, np.int64), np.empty((0, density.ORDER))
         density.log_values(self._densities()[-1], self.value_log_)
-        self._fit_tables(indptr, rows, data, of_rows, zero_masses, ranges, many)
+        self._fit_tables(indptr, rows, data, row_classes, zero_masses, ranges, many)
         self.zero_log_ = np.zeros((n_features, n_classes))
         density.log_zeros(self._densities()[-1], self.zero_log_)
         return self
@@ -266,14 +272,14 @@ class KernelDensities(JointBayes):
         indptr: np.ndarray,
         rows: np.ndarray,
         data: np.ndarray,
-        of_rows: tuple[np.ndarray, np.ndarray],
+        row_classes: tuple[np.ndarray, np.ndarray],
         zero_masses: np.ndarray,
         ranges: np.ndarray,
         many: np.ndarray,
     ) -> None:
-        """Make the tables of the features that have `many` values, from columns of rows with classes and shares."""
+        """Tabulate the densities of the features flagged in `many`, from CSC arrays."""
         n_classes = self.classes_.size
-        sources = np.zeros(ranges.shape, np.int64)  # cells with values in them
+        sources = np.zeros(ranges.shape, np.int64)  # number of cells with values
         sources[many] = (ranges[many] * (density.PER_BANDWIDTH / self.bandwidth_[many])).astype(np.int64) + 1
         cells = np.zeros_like(sources)
         for j in np.flatnonzero(many).tolist():
@@ -281,12 +287,12 @@ class KernelDensities(JointBayes):
         self.table_start_ = offsets(cells)
         self.table_ = np.empty((self.table_start_[-1], density.ORDER))
         for j in np.flatnonzero(many).tolist():
-            starts = offsets(sources[j])  # the first cells of the classes, whose moments stand one after the other
+            starts = offsets(sources[j])  # first cell of each class
             moments, begin, end = np.zeros((starts[-1], density.ORDER)), *indptr[j : j + 2]
-            place = self.low_[j], self.bandwidth_[j], starts, moments
-            density.add_moments(rows[begin:end], rounded(data[begin:end], self.precision_[j]), *of_rows, *place)
-            classes = np.flatnonzero(zero_masses[j])  # what is not stored: one row of value 0 per class
-            density.add_moments(classes, np.zeros(classes.size), np.arange(n_classes), zero_masses[j], *place)
+            cell_arrays = self.low_[j], self.bandwidth_[j], starts, moments
+            density.add_moments(rows[begin:end], rounded(data[begin:end], self.precision_[j]), *row_classes, *cell_arrays)
+            classes = np.flatnonzero(zero_masses[j])  # unstored zeros count as one row of value 0 per class
+            density.add_moments(classes, np.zeros(classes.size), np.arange(n_classes), zero_masses[j], *cell_arrays)
             for c in range(n_classes):
                 ratio = self.precision_[j] / self.bandwidth_[j, c]
                 derivatives = np.empty((2 * density.reach(ratio) + 1, 2 * density.ORDER - 1))
@@ -315,7 +321,7 @@ class KernelDensities(JointBayes):
         return self.zero_log_
 
     def check_arrays(self) -> None:
-        """Raise ValueError unless the arrays fit: kernels must be sure of a file's."""
+        """Raise ValueError unless the arrays are consistent; kernels do not check indices."""
         d, k, n_values = self.n_features_in_, self.classes_.size, self.value_.size
         self._check_shapes(
             ("value_count_", "value_start_", "table_start_"),
@@ -326,4 +332,4 @@ class KernelDensities(JointBayes):
         )
         for starts, end in ((self.value_start_, n_values), (self.table_start_, len(self.table_))):
             if starts[0] != 0 or starts[-1] != end or (starts[1:] < starts[:-1]).any():
-                raise ValueError("starts are damaged")
+                raise ValueError("value_start_ or table_start_ is damaged")

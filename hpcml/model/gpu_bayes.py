@@ -1,7 +1,7 @@
-"""Naive Bayes that scores rows on a GPU, in the place of `KernelDensities` and `GaussianDensities`.
+"""GPU versions of `KernelDensities` and `GaussianDensities`.
 
-Training (sums, sorting and tables of densities) is the CPU's and gives the same bits; what a row and a class have in common is
-summed up by the device, within 1e-6 of the CPU's confidences. Files say nothing of it: what they hold is scored on the CPU.
+Training runs on the CPU and gives the same bits. The GPU sums the log densities of rows; confidences differ from the CPU's by less
+than 1e-6. Files do not record the device: a saved classifier scores on the CPU.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from hpcml.kernels.density import reach
 from hpcml.model.densities import FLOOR, GaussianDensities, JointBayes, KernelDensities
 from hpcml.model.learner import one_line
 
-_SHARE = 0.25  # of a device's free memory that a block of rows may take: the ranks of a node may share it
-_MOST_ROWS = 1 << 22  # of a block
-_TRAINED: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()  # a classifier's arrays on the device
+# Share of the device's free memory for one block of rows. Several ranks of a node may use the same device.
+_MEMORY_SHARE = 0.25
+_MAX_BLOCK_ROWS = 1 << 22
+_DEVICE_ARRAYS: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()  # of each classifier
 
 
 def choose_device(comm: mpi.Comm) -> None:
-    """Collective over `comm`. Give each rank a GPU of its node in turn; ConfigError if none."""
+    """Assign the GPUs of a node to its ranks, round robin. Collective over `comm`. Raises ConfigError if there is none."""
     with mpi.on_node(comm) as node:
-        place = node.rank
+        node_rank = node.rank
     with mpi.agreed(comm, "looking for a GPU"):
         try:
             from hpcml.kernels import device
         except ImportError as error:
-            raise OptionError("device", "gpu", f"numba has no CUDA ({error}); pip install 'hpcml[gpu]', or remove it") from None
+            raise OptionError("device", "gpu", f"numba has no CUDA ({error}); install it: pip install 'hpcml[gpu]'") from None
         n_devices = device.count()
         if n_devices == 0:
-            raise OptionError("device", "gpu", "there is no CUDA device or driver on a node; remove it to use the CPU")
+            raise OptionError("device", "gpu", "no CUDA device or driver found on a node; remove it to use the CPU")
         if not device.HAS_PACKAGE:
-            raise OptionError("device", "gpu", "the package numba-cuda is not in use; pip install 'hpcml[gpu]', or remove it")
+            raise OptionError("device", "gpu", "numba-cuda is not installed; install it: pip install 'hpcml[gpu]'")
         with _device_errors():
-            device.select(place % n_devices)
+            device.select(node_rank % n_devices)
 
 
 @contextmanager
 def _device_errors() -> Iterator[None]:
-    """Turn errors of the device and of its compiler into a DataError."""
     from hpcml.kernels import device
 
     try:
@@ -54,23 +54,23 @@ def _device_errors() -> Iterator[None]:
     except device.CompilationError as error:
         raise DataError(f"GPU scoring failed: {one_line(error)}; install hpcml[gpu] or use --device cpu") from None
     except device.ERRORS as error:
-        raise DataError(f"--device gpu: the device refuses: {one_line(error)}; use fewer ranks a device, or the CPU") from None
+        raise DataError(f"GPU scoring failed: {one_line(error)}; use fewer ranks per device, or --device cpu") from None
 
 
 class _OnGpu(JointBayes):
-    """The base of both: rows go to the device in blocks, and their results come back."""
+    """Base class: rows are copied to the device block by block."""
 
     def _arrays_on_device(self) -> tuple[Any, ...]:
-        """Kernels for dense and CSR rows, arrays on the device, zeros (d, K) log P'(0 | c)."""
+        """Return the kernels for dense and for CSR rows, the device arrays, and log P(0 | c) (n_features, n_classes)."""
         raise NotImplementedError
 
     def _joint_on_device(self, X: Any) -> Iterator[tuple[slice, Any]]:
-        """Blocks of rows, with their joint log probabilities on the device."""
+        """Yield blocks of rows with their joint log probabilities on the device."""
         from hpcml.kernels import device
 
-        if self not in _TRAINED:
-            _TRAINED[self] = self._arrays_on_device()
-        dense, sparse, arrays, zeros = _TRAINED[self]
+        if self not in _DEVICE_ARRAYS:
+            _DEVICE_ARRAYS[self] = self._arrays_on_device()
+        dense, sparse, arrays, zeros = _DEVICE_ARRAYS[self]
         n_classes, n_rows = self.classes_.size, X.shape[0]
         is_sparse = sp.issparse(X)
         priors = device.to_device(self.class_log_prior_ + zeros.sum(axis=0) if is_sparse else self.class_log_prior_)
@@ -79,7 +79,7 @@ class _OnGpu(JointBayes):
             row_bytes = X.nnz * (X.data.itemsize + X.indices.itemsize) // max(n_rows, 1) + 8
         else:
             row_bytes = X.itemsize * X.shape[1]
-        n_at_once = max(1, int(min(_SHARE * device.free_bytes() / (row_bytes + 8 * (n_classes + 1)), _MOST_ROWS)))
+        n_at_once = max(1, int(min(_MEMORY_SHARE * device.free_bytes() / (row_bytes + 8 * (n_classes + 1)), _MAX_BLOCK_ROWS)))
         for begin in range(0, n_rows, n_at_once):
             block = slice(begin, min(begin + n_at_once, n_rows))
             n = block.stop - begin
@@ -93,7 +93,7 @@ class _OnGpu(JointBayes):
             yield block, joint
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
-        """log prior + Σ_j log P'(x_j | c) (n_samples × n_classes). DataError: no memory."""
+        """Return log P(c) + Σ_j log P(x_j | c): array (n_samples, n_classes). Raises DataError if the device fails."""
         X = self._rows(X)
         out = np.empty((X.shape[0], self.classes_.size))
         with _device_errors():
@@ -102,7 +102,7 @@ class _OnGpu(JointBayes):
         return out
 
     def confidence(self, X: Any) -> np.ndarray:
-        """The largest probability less the second (n_samples). Raises DataError."""
+        """Return the largest class probability minus the second largest (n_samples,). Raises DataError if the device fails."""
         from hpcml.kernels import device
 
         X = self._rows(X)
@@ -126,7 +126,7 @@ class KernelDensitiesOnGpu(_OnGpu, KernelDensities):
         from hpcml.kernels import device
 
         ratios = self.precision_[:, None] / np.where(self.bandwidth_ > 0, self.bandwidth_, 1.0)
-        shifts = [[float(reach(ratio)) for ratio in of] for of in ratios.tolist()]  # of a table before the lowest value, in cells
+        shifts = [[float(reach(ratio)) for ratio in row] for row in ratios.tolist()]  # cells of a table below the lowest value
         arrays = (
             *(self.value_count_, self.precision_, self.bandwidth_, self.low_, self.value_start_, self.value_),
             *(self.value_mass_, self.value_log_, self.table_start_, self.table_, np.array(shifts).reshape(ratios.shape)),

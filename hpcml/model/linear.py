@@ -1,9 +1,9 @@
-"""Model files with a linear model for each label (docs/lookup/formats.md describes every part of them).
+"""Model files with one linear model per label (format: docs/lookup/formats.md).
 
-The weight of feature j for label l is `W[l, columns[j]] · factors[j]`, and the score of a row x is
-`Σ x[j] · weight[j] + bias[l]`, positive for "has the label". Most features have a column of their own and factor 1.
-Features that only one training row has share a column, because their weights are proportional to their values in that
-row. Features that no training row has get factor 0 (in column 0, so there is at least one column if there are features).
+The weight of feature j for label l is `W[l, columns[j]] · factors[j]`. The score of a row x is `Σ x[j] · weight[j] + bias[l]`; it
+is positive if the label is predicted. Most features have their own column and factor 1. Features that occur in a single training
+row share a column, because their weights are proportional to their values in that row. Features without training rows have factor 0
+and column 0, so W has at least one column if there are features.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from hpcml.model.training_keys import TrainingKeys, write_training_keys
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-STATUS = ("converged", "degenerate", "step limit", "one pass")  # the codes of labels/status
-PRECISIONS = ("<f4", "<f8")  # the types that W may have
-CHECKED = 1 << 22  # columns of a sparse W that are checked at a time
-CHOSEN = ("lambda", "l1", "positive_weight")  # of labels/*, options that were chosen for each label (`hpcml tune`)
-IN_FOLDS = "average_precision_in_folds"  # of labels/*, by cross-validation on the training rows, NaN where not known (`hpcml tune`)
-OPTIONAL = ("threshold", *SIGMOID, *CHOSEN, IN_FOLDS)  # of labels/*, what only some models have, float64 each
+STATUS = ("converged", "degenerate", "step limit", "one pass")  # codes of labels/status
+PRECISIONS = ("<f4", "<f8")  # types of W
+CHECKED = 1 << 22  # weights of a sparse W checked at a time
+# Columns labels/* of only some models, float64 each: options tuned per label, and the average precision in cross-validation on the
+# training rows (NaN: unknown).
+CHOSEN = ("lambda", "l1", "positive_weight")
+IN_FOLDS = "average_precision_in_folds"
+OPTIONAL = ("threshold", *SIGMOID, *CHOSEN, IN_FOLDS)
 
 
 def model_slabs(
@@ -45,7 +47,7 @@ def model_slabs(
     n_weights: int | None = None,
     optional: Collection[str] = (),
 ) -> dict[str, Slab]:
-    """The datasets that training fills; W has type `precision`, and `n_weights` if sparse."""
+    """Return the numeric datasets of a model file; W is dense if `n_weights` is None."""
     per_label = {"f_min": "<f8", "steps": "<i4", "status": "<i4", "n_positive": "<i8", "visited": "<f8"}
     per_label |= {"gap": "<f8"} if certified else {}
     per_label |= {name: "<f8" for name in OPTIONAL if name in optional}
@@ -56,13 +58,13 @@ def model_slabs(
     return {**W, **tables, "bias": Slab((n_labels,), "<f8"), **slabs}
 
 
-# What a model of convex training says of it; the last three are those of `Problem.origin`.
+# Attributes of convex training, in the order of the file; the last three come from `Problem.origin`.
 ABOUT = ("method", "loss", "lambda", "split", "epsilon", "dormant", "positive_weight", "vocabulary", "n_rows", "fingerprint")
 _STAMP = ("hpcml-format", "hpcml-version", MADE_BY, MADE_ON)
 
 
 def about_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """A model's attributes about its training: ABOUT in its order, then the method's."""
+    """Return a model's attributes that describe its training: ABOUT in its order, then those of the method."""
     named = [*ABOUT, *(name for name in attributes if name not in (*ABOUT, *_STAMP))]
     return {name: attributes[name] for name in named if name in attributes}
 
@@ -76,7 +78,7 @@ def describe_model(
     keys: TrainingKeys | None = None,
     raw_input: RawInput | None = None,
 ) -> None:
-    """Stamp, names, attributes of a new model, in one order; `n_columns` of a sparse `W`."""
+    """Write the attributes and names of a new model; `n_columns` is given if W is sparse."""
     stamp(file, "model")
     if n_columns is not None:
         describe_matrix(file, "W", len(label_names), n_columns, file["W/indices"].shape[0], ones=False)
@@ -90,44 +92,78 @@ def describe_model(
 
 
 def mask_kept_weights(w: np.ndarray, below: float) -> np.ndarray:
-    """Return a mask of the weights to keep: not 0, and not smaller than `below` in magnitude (NaN is kept)."""
+    """Return a mask of the weights to keep: non-zero and not smaller than `below` in magnitude (NaN is kept)."""
     with np.errstate(over="ignore"):
         below = w.dtype.type(below)
     return np.asarray((w != 0) & ~(np.abs(w) < below))
 
 
 def emptied_warning(n_emptied: int, n_labels: int, option: str) -> str:
-    """A sentence about labels of which `option` has left no weight."""
-    what = f"keep no weight, and give every row the same score: {n_emptied:,} of {n_labels:,}"
-    return f"warning: labels that {what}; choose a smaller {option}"
+    """Return the warning about labels that lost all weights."""
+    return f"warning: {n_emptied:,} of {n_labels:,} labels keep no weight and score all rows alike; choose a smaller {option}"
 
 
 class SparseRows(NamedTuple):
-    """A sparse W, mapped: row l is data[indptr[l] : indptr[l + 1]] in such columns of `indices`."""
+    """A memory-mapped sparse W in CSR form."""
 
-    indptr: np.ndarray  # n_labels + 1, int64
+    indptr: np.ndarray  # (n_labels + 1,) int64
     indices: np.ndarray
     data: np.ndarray
 
     def row(self, label: int) -> tuple[np.ndarray, np.ndarray]:
-        """The columns and weights of a label."""
+        """Return the columns and weights of a label."""
         begin, end = self.indptr[label : label + 2].tolist()
         return self.indices[begin:end], self.data[begin:end]
 
 
 class Model(Trained):
-    """A read-only handle on a model file; `W`, `columns` and `factors` are memory-mapped.
+    """A model file with one linear model per label: read-only and memory-mapped.
 
-    `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index of STATUS), n_positive
-    (training rows that have the label) and visited (the mean share of the rows visited per iteration), n_labels each; of a method
-    that certifies it, also gap: (f_min − a lower bound of all objectives) / f_min; and what of OPTIONAL the file has. `n_weights`
-    is the number of weights that are stored.
+    Parameters
+    ----------
+    path : path
+        The model file. `open_model` also accepts a run folder and other kinds of models.
+    file : h5py.File or None
+        `path`, if it is already open.
+
+    Attributes
+    ----------
+    n_labels, n_features, n_weights : int
+        Number of labels, of features and of stored weights.
+    label_names : list of str
+        Names of the labels.
+    label_titles : list of str or None
+        Titles of the labels ("" for a label without one); None if the file has none.
+    bias : ndarray (n_labels,) of float64
+        Intercepts.
+    thresholds : ndarray (n_labels,) of float64
+        Scores above which a row gets each label.
+    labels : dict of str to ndarray (n_labels,)
+        Results of the training: f_min (smallest objective), steps (iterations), status (index of `STATUS`), n_positive (positive
+        training rows), visited (mean share of rows visited per iteration); if certified, gap: (f_min − lower bound) / f_min.
+        After `hpcml tune`, `threshold` or `calibrate` also their results per label.
+    attrs : dict
+        Attributes of the file: method, loss, lambda, ...
+    W, columns, factors : ndarray
+        The compact weights: feature j of label l has the weight W[l, columns[j]] · factors[j]. W may be sparse.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, is damaged, or has another format version.
+    NonFiniteError
+        If a weight of a sparse model is not finite.
+
+    Examples
+    --------
+    >>> model = hpcml.Model("runs/first/model.h5")
+    >>> weights = model.weights(model.label_names.index("sea"))
     """
 
     kind = "model"
     W: np.ndarray | SparseRows
-    combination: Combination | None = None  # of the parts of labels that have several weight vectors
-    sparse = False  # whether W holds only the weights that are not 0
+    combination: Combination | None = None  # of labels with several weight vectors
+    sparse = False  # whether W is stored sparse
     below = 0.0  # weights of smaller magnitude count as 0
 
     def _read(self, file: h5py.File) -> None:
@@ -141,22 +177,22 @@ class Model(Trained):
         expected = model_slabs(*sizes, self.precision, "labels/gap" in file, self.n_weights if sparse else None, of_labels)
         slabs = {name: Slab(file[name].shape, file[name].dtype.str) for name in expected}
         if self.precision not in PRECISIONS or slabs != expected or file["label_names"].shape != (self.n_labels,):
-            raise ValueError("sizes or types do not fit")
+            raise ValueError("inconsistent sizes or types")
         self.combination = Combination.of(self.attrs)
         parts = 1 if self.combination is None else self.combination.n_parts
         self.width = self.n_columns if self.combination is None else self.combination.width
-        if sparse and self.width > max(1, self.n_features):  # of a dense one, the file has the bytes
+        if sparse and self.width > max(1, self.n_features):  # a dense W cannot claim more columns than the file has bytes for
             raise ValueError("more columns than features")
         if parts * self.width > self.n_columns or (parts > 1 and not sparse):
-            raise ValueError("parts that do not fit")
-        found = {name: map_dataset(self.path, file[name]) for name in expected}
-        self.W = SparseRows(*(found[f"W/{name}"] for name in SparseRows._fields)) if sparse else found["W"]
-        self.columns, self.factors, self.bias = (found[name] for name in ("columns", "factors", "bias"))
-        self.labels = {name.removeprefix("labels/"): values for name, values in found.items() if name.startswith("labels/")}
+            raise ValueError("inconsistent parts")
+        arrays = {name: map_dataset(self.path, file[name]) for name in expected}
+        self.W = SparseRows(*(arrays[f"W/{name}"] for name in SparseRows._fields)) if sparse else arrays["W"]
+        self.columns, self.factors, self.bias = (arrays[name] for name in ("columns", "factors", "bias"))
+        self.labels = {name.removeprefix("labels/"): values for name, values in arrays.items() if name.startswith("labels/")}
         self.label_names: list[str] = read_strings(file["label_names"])
         if "label_titles" in file:
             if file["label_titles"].shape != (self.n_labels,):
-                raise ValueError("as many titles as labels")
+                raise ValueError("inconsistent number of titles")
             self.label_titles = read_strings(file["label_titles"])
         if self.n_features and not 0 <= self.columns.min() <= self.columns.max() < self.width:
             raise self._damaged(f"columns {self.columns.min()} to {self.columns.max()}, but W has columns 0 to {self.width - 1}")
@@ -165,38 +201,73 @@ class Model(Trained):
         if isinstance(self.W, SparseRows):
             self._check_rows(self.W)
 
-    def not_finite(self, label: int) -> NonFiniteError:
-        """The error for a label whose weights cannot score."""
-        what = f"a weight of label {self.label_names[int(label)]!r}"
-        return NonFiniteError(f"{self.path}: {what} is not a finite number; train it again")
+    def _non_finite_error(self, label: int) -> NonFiniteError:
+        name = self.label_names[int(label)]
+        return NonFiniteError(f"{self.path}: a weight of label {name!r} is not a finite number; train it again")
 
     def _check_rows(self, W: SparseRows) -> None:
-        """Raise DataError unless a sparse W is sound, NonFiniteError unless it is finite."""
         if W.indptr[0] != 0 or W.indptr[-1] != self.n_weights or (W.indptr[1:] < W.indptr[:-1]).any():
             raise self._damaged(f"W/indptr does not ascend from 0 to {self.n_weights}")
         for begin in range(0, self.n_weights, CHECKED):
-            some = W.indices[begin : begin + CHECKED + 1]
-            if not 0 <= int(some.min()) <= int(some.max()) < self.n_columns:
-                raise self._damaged(f"W/indices {some.min()} to {some.max()}, but W has columns 0 to {self.n_columns - 1}")
-            if (place := unordered(W.indptr, some, begin)) >= 0:
-                raise self._damaged(f"W/indices do not ascend in the row of label {row_of(W.indptr, place)}")
-            if not (fit := np.isfinite(W.data[begin : begin + CHECKED])).all():
-                raise self.not_finite(row_of(W.indptr, begin + int(np.argmin(fit))))
+            block = W.indices[begin : begin + CHECKED + 1]
+            if not 0 <= int(block.min()) <= int(block.max()) < self.n_columns:
+                raise self._damaged(f"W/indices {block.min()} to {block.max()}, but W has columns 0 to {self.n_columns - 1}")
+            if (position := unordered(W.indptr, block, begin)) >= 0:
+                raise self._damaged(f"W/indices do not ascend in the row of label {row_of(W.indptr, position)}")
+            if not (finite := np.isfinite(W.data[begin : begin + CHECKED])).all():
+                raise self._non_finite_error(row_of(W.indptr, begin + int(np.argmin(finite))))
 
     def pruned(self, below: float) -> Model:
-        """Return the same model without weights below a magnitude. Read its W by `rows`."""
+        """Return a view of the model without small weights.
+
+        Parameters
+        ----------
+        below : float
+            Weights of smaller magnitude count as 0.
+
+        Returns
+        -------
+        Model
+            `row`, `rows`, `weights` and `weight_matrix` skip the small weights; `W` still holds them.
+        """
         out = copy.copy(self)
         out.below = max(self.below, below)
         return out
 
     def row(self, label: int) -> tuple[np.ndarray, np.ndarray]:
-        """The columns (ascending) of a label's weights that are not 0, and these as stored."""
+        """Return the non-zero entries of a row of W.
+
+        Parameters
+        ----------
+        label : int
+            Number of the label.
+
+        Returns
+        -------
+        columns : ndarray (n,)
+            Ascending columns.
+        weights : ndarray (n,)
+            Entries of W, before multiplication by `factors`.
+        """
         indices, w = self.W.row(label) if isinstance(self.W, SparseRows) else (None, self.W[label])
-        places = np.flatnonzero(mask_kept_weights(w, self.below))
-        return (places if indices is None else indices[places]), w[places]
+        positions = np.flatnonzero(mask_kept_weights(w, self.below))
+        return (positions if indices is None else indices[positions]), w[positions]
 
     def rows(self, labels: np.ndarray, part: int = 0) -> np.ndarray:
-        """Rows of W (k × width, read-only, its type) for labels, of one part, zeros included."""
+        """Return dense rows of W.
+
+        Parameters
+        ----------
+        labels : ndarray (k,) of int
+            Numbers of the labels.
+        part : int
+            Number of the weight vector, for models with several per label.
+
+        Returns
+        -------
+        ndarray (k, n_columns)
+            Read-only rows with the type of W, before multiplication by `factors`.
+        """
         if isinstance(self.W, SparseRows) or self.below > 0:
             out = np.zeros((len(labels), self.width), self.precision)
             for row, label in zip(out, labels, strict=True):
@@ -208,32 +279,39 @@ class Model(Trained):
         out.flags.writeable = False
         return out
 
-    def rule(self, label: int) -> Rule:
-        """How the parts of a label are combined. Raises DataError if the model is damaged."""
+    def _rule(self, label: int) -> Rule:
+        """Return the rule that combines the parts of a label; its numbers follow the weights of all parts in the row of W."""
         assert self.combination is not None
-        behind = self.combination.n_parts * self.width
+        n_weights = self.combination.n_parts * self.width
         columns, numbers = self.row(label)
-        first = int(np.searchsorted(columns, behind))
-        size = int(columns[-1]) + 1 - behind if first < columns.size else 0
+        first = int(np.searchsorted(columns, n_weights))
+        size = int(columns[-1]) + 1 - n_weights if first < columns.size else 0
         try:
-            if size > 2 * (columns.size - first) + 4 * self.combination.n_parts:  # a round has a 0 among its bounds and its values
-                raise ValueError("more zeros than there can be")
+            if size > 2 * (columns.size - first) + 4 * self.combination.n_parts:  # at most two zeros per round
+                raise ValueError("too many zeros")
             dense = np.zeros(size)
-            dense[columns[first:] - behind] = numbers[first:]
+            dense[columns[first:] - n_weights] = numbers[first:]
             constant = STATUS[self.labels["status"][label]] == "degenerate"
             return self.combination.rule(float(self.bias[label]), constant, dense)
         except (ValueError, IndexError):
-            raise self._damaged(f"label {label} has parts that cannot be combined") from None
+            raise self._damaged(f"label {label} has an invalid combination") from None
 
     def weights(self, labels: slice | np.ndarray | int = slice(None)) -> np.ndarray:
-        """The weights of every feature (k × n_features float64) for `labels`, as of an array.
+        """Return dense weights of all features; 8 · n_features bytes per label.
 
-        One number gives one row (n_features); of labels with several parts it is the first one.
-        Needs 8 n_features bytes per label, much more than the file where few features have columns.
+        Parameters
+        ----------
+        labels : int, slice or ndarray of int
+            Labels, as an index of an array. Default: all.
+
+        Returns
+        -------
+        ndarray (k, n_features) of float64, or (n_features,) for a single label
+            For models with several weight vectors per label, the first one.
         """
         if isinstance(self.W, SparseRows) or self.below > 0:
-            chosen = np.arange(self.n_labels)[labels]
-            W = self.rows(chosen.reshape(-1)).reshape(*chosen.shape, self.width)
+            numbers = np.arange(self.n_labels)[labels]
+            W = self.rows(numbers.reshape(-1)).reshape(*numbers.shape, self.width)
         else:
             W = self.W[labels]
         out = np.take(W, self.columns, axis=-1).astype(np.float64, copy=False)
@@ -241,19 +319,18 @@ class Model(Trained):
         return out
 
     def weight_matrix(self, labels: np.ndarray | None = None) -> sp.csr_matrix:
-        """Return the weights that are not 0. With X in CSR form, scores are `X @ weight_matrix().T + bias`.
-
-        This holds for models without `combination`, `normalised` and `binary`.
+        """Return the non-zero weights of all features.
 
         Parameters
         ----------
-        labels : array of int, or None
-            The numbers of some labels. Default: all.
+        labels : ndarray (k,) of int, or None
+            Numbers of the labels. Default: all.
 
         Returns
         -------
-        scipy.sparse.csr_matrix (n_labels, n_features) of float64
-            The intercepts are not part of it: they are `bias` (n_labels,).
+        scipy.sparse.csr_matrix (k, n_features) of float64
+            Without the intercepts `bias`. `X @ weight_matrix().T + bias` are the scores of models without `combination`,
+            `normalised` and `binary`.
 
         Examples
         --------
@@ -262,6 +339,6 @@ class Model(Trained):
         """
         import scipy.sparse as sp
 
-        chosen = np.arange(self.n_labels) if labels is None else np.asarray(labels)
-        parts = [sp.csr_matrix(self.weights(chosen[begin : begin + 16])) for begin in range(0, chosen.size, 16)]
-        return sp.vstack(parts, format="csr") if parts else sp.csr_matrix((0, self.n_features))
+        numbers = np.arange(self.n_labels) if labels is None else np.asarray(labels)
+        blocks = [sp.csr_matrix(self.weights(numbers[begin : begin + 16])) for begin in range(0, numbers.size, 16)]
+        return sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((0, self.n_features))

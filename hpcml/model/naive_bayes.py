@@ -1,4 +1,4 @@
-"""Naive Bayes with densities of features as scikit-learn classifiers."""
+"""scikit-learn classifiers for naive Bayes with feature densities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hpcml.model.densities import GaussianDensities, JointBayes, KernelDensities
 
 
 class JointNaiveBayes(ClassifierMixin, BaseEstimator, JointBayes):
-    """The part of the classifiers that checks rows and classes of a user."""
+    """Base class that checks rows and classes."""
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         X, y = validate_data(self, sound_csr(X, "X"), sound_labels(y), accept_sparse="csr", dtype=[np.float64, np.float32])
@@ -27,7 +27,7 @@ class JointNaiveBayes(ClassifierMixin, BaseEstimator, JointBayes):
         return validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of the rows of X whose class is that of y (n_samples). Raises ValueError."""
+        """Return the accuracy on X (n_samples, n_features) and y (n_samples,)."""
         return float(super().score(X, sound_labels(y), sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
@@ -37,53 +37,50 @@ class JointNaiveBayes(ClassifierMixin, BaseEstimator, JointBayes):
 
 
 class KernelNB(JointNaiveBayes, KernelDensities):
-    """Naive Bayes with Gaussian kernel densities per feature and class, as Weka 3.9's `-K`.
+    """Naive Bayes with Gaussian kernel densities per feature and class, as `NaiveBayes -K` of Weka 3.9.
 
-    Features are numeric; what a sparse row does not store is the value 0. A row of weight 2 is as good as two rows, one of weight 0
-    as if absent; weights that sum to less than the number of rows, as those of boosting, are scaled to sum to it. For feature j
-    with m_j distinct values and range R_j in the training rows,
+    Features are numeric; values that a sparse row does not store are 0. A weight of 2 counts a row twice, and a weight of 0 ignores
+    it. Weights whose sum is below the number of rows (as in boosting) are scaled to it. For feature j with m_j distinct values and
+    range R_j in the training rows:
 
-    - δ_j = max(R_j / (m_j − 1), 1e-6) is its precision, the mean gap between values; a feature with
-      one value is ignored;
-    - values, those of the training rows (x_i) and the one that is judged (v), are rounded to
-      multiples of δ_j;
-    - h_jc = max(range_jc / √n_c, δ_j / 6) is the bandwidth, n_c the sum of the weights of class c,
-      range_jc that of its values;
-    - P(v | c) = Σ w_i [Φ((v + δ/2 − x_i) / h) − Φ((v − δ/2 − x_i) / h)] / n_c over the rows i of
-      class c: the mass in the cell of width δ around v, almost the frequency of v where values are
-      few, the density times δ where they are many;
-    - P'(v | c) = max(P(v | c) / δ, 1e-75), a density;
-    - the prior is (n_c + 1) / (n + K) with K classes.
+    - The precision δ_j = max(R_j / (m_j − 1), 1e-6) is the mean gap between values. A feature with one value is ignored.
+    - Values of training rows (x_i) and of rows to classify (v) are rounded to multiples of δ_j.
+    - The bandwidth is h_jc = max(range_jc / √n_c, δ_j / 6) with the total weight n_c of class c and its range of values range_jc.
+    - P(v | c) = Σ w_i [Φ((v + δ/2 − x_i) / h) − Φ((v − δ/2 − x_i) / h)] / n_c over the rows i of class c is the mass in the cell of
+      width δ around v: about the frequency of v for few distinct values, and the density times δ for many.
+    - P'(v | c) = max(P(v | c) / δ, 1e-75) is the density.
+    - The prior is (n_c + 1) / (n + K) with K classes.
 
-    Weka stops adding when what is missing is below 1 % of a sum; here all is added. Far below all values of a class, by 8.3 h or
-    more, Weka's P is 0, for it is a difference of numbers near 1; here it falls on, as it does above them in both.
+    Differences from Weka: Weka stops adding when the remainder is below 1 % of a sum; here all terms are added. At 8.3 h or more
+    below all values of a class, Weka's P is 0, because it is a difference of numbers near 1; here it decreases as it does above
+    them.
 
-    Features with at most 64 values that recur (m_j² rows or more) are summed exactly, the others are looked up in tables of at most
-    3 √n_c + 140 cells of 80 bytes for each class. P's relative error is below 1e-6 where it is above 1e-13, and below 0.4 next to
-    1e-75. Training takes time in proportion to the rows, times their logarithm where values are counted; the time to predict a row
-    does not depend on their number. The prediction for a row has the same bits with any other rows; that for a sparse matrix and
-    for the same one dense may differ by rounding.
+    Features with at most 64 recurring values (m_j² rows or more) are summed exactly. The others use tables of at most 3 √n_c + 140
+    cells of 80 bytes per class. The relative error of P is below 1e-6 for P > 1e-13, and below 0.4 near 1e-75. Training takes time
+    proportional to the number of rows, times its logarithm for features whose values are counted. The time to classify a row does
+    not depend on it. The prediction of a row does not depend on the other rows, bit for bit; predictions for sparse and dense rows
+    may differ by rounding.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+        Sorted classes.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X had them in `fit`.
+        Names of the features, if X in `fit` had names.
     class_log_prior_ : ndarray of shape (n_classes,)
-        Logarithms of the classes' prior probabilities.
+        Logarithms of the prior probabilities.
     class_size_ : ndarray of shape (n_classes,)
         n_c.
     value_count_, precision_ : ndarray of shape (n_features_in_,)
         m_j and δ_j.
     bandwidth_, low_ : ndarray of shape (n_features_in_, n_classes)
-        h_jc and the lowest value of the class.
+        h_jc and the smallest value of the class.
     value_start_, value_, value_mass_, value_log_ : ndarray
-        The values of features with few of them, with P's weights and log P' by class (see `hpcml.kernels.density.Density`).
+        Values of features with few distinct values, with their masses and log P' per class (`hpcml.kernels.density.Density`).
     table_start_, table_ : ndarray
-        The tables of the other features.
+        Tables of the other features.
     zero_log_ : ndarray of shape (n_features_in_, n_classes)
         log P'(0 | c).
 
@@ -91,22 +88,27 @@ class KernelNB(JointNaiveBayes, KernelDensities):
     ----------
     John and Langley, "Estimating continuous distributions in Bayesian classifiers", UAI 1995.
     Weka 3.9, `weka.classifiers.bayes.NaiveBayes` and `weka.estimators.KernelEstimator`.
+
+    Examples
+    --------
+    >>> KernelNB().fit([[0.0], [0.1], [1.0], [1.1]], [0, 0, 1, 1]).predict([[0.2]])
+    array([0])
     """
 
 
 class GaussianNB(JointNaiveBayes, GaussianDensities):
-    """Naive Bayes with a Gaussian per feature and class, as Weka's `NaiveBayes` has it.
+    """Naive Bayes with a Gaussian per feature and class, as `NaiveBayes` of Weka.
 
-    Features are numeric; rows that are sparse, or have weights, count as in `KernelNB`. For feature
-    j with m_j distinct values and range R_j in the training rows,
+    Features are numeric; sparse rows and weights are treated as by `KernelNB`. For feature j with m_j distinct values and range R_j
+    in the training rows:
 
-    - δ_j = R_j / (m_j − 1) is its precision, the mean gap between values; 0.01 if it has one value;
-    - values, of training rows and of others, are rounded to multiples of δ_j;
-    - μ_jc and s_jc are mean and standard deviation of the values of class c (divided by n_c, the
-      sum of weights), and σ_jc = max(s_jc, δ_j / 6);
-    - P(v | c) = max(Φ((v − μ + δ/2) / σ) − Φ((v − μ − δ/2) / σ), 1e-75), in double precision as it
-      stands: so it is 1e-75 from 8.3 σ above the mean on, but only from 18 σ below;
-    - the prior is (n_c + 1) / (n + K) with K classes.
+    - The precision δ_j = R_j / (m_j − 1) is the mean gap between values, and 0.01 for a feature with one value.
+    - All values are rounded to multiples of δ_j.
+    - μ_jc and s_jc are mean and standard deviation of the values of class c (with divisor n_c, the total weight of the class), and
+      σ_jc = max(s_jc, δ_j / 6).
+    - P(v | c) = max(Φ((v − μ + δ/2) / σ) − Φ((v − μ − δ/2) / σ), 1e-75), in double precision in this form. It therefore is 1e-75
+      from 8.3 σ above the mean, but only from 18 σ below.
+    - The prior is (n_c + 1) / (n + K) with K classes.
 
     Attributes
     ----------
@@ -115,7 +117,7 @@ class GaussianNB(JointNaiveBayes, GaussianDensities):
     precision_ : ndarray of shape (n_features_in_,)
         δ_j.
     mean_, deviation_ : ndarray of shape (n_features_in_, n_classes)
-        μ_jc and σ_jc; 0 and δ_j / 6 of a class without rows.
+        μ_jc and σ_jc; 0 and δ_j / 6 for a class without rows.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Open and describe a model of any kind, from its file or the run folder around it."""
+"""Open and describe models of any kind, given as a file or a run folder."""
 
 from __future__ import annotations
 
@@ -19,43 +19,66 @@ from hpcml.model.linear import CHOSEN, Model
 from hpcml.model.raw_input import RawInput
 from hpcml.model.trained import Trained
 
-FILE, CONFIG = "model.h5", "config.toml"  # of a run folder
+FILE, CONFIG = "model.h5", "config.toml"  # in a run folder
 
 
 def model_file(path: Path | str) -> Path:
-    """The file of a model, or of its folder. Raises DataError for a folder without one. Local."""
+    """Return the model file of a file or a run folder. Raises DataError for a folder without a model."""
     path = Path(path)
     if not path.is_dir() or (path / FILE).exists():
         return path / FILE if path.is_dir() else path
     if (path / CONFIG).exists():
-        raise DataError(f"{path}: this run is not finished, so it has no model yet; continue it with --resume")
-    runs = sorted(found.parent.name for found in path.glob(f"*/{FILE}"))
+        raise DataError(f"{path}: the run is not finished and has no model yet; continue it with --resume")
+    runs = sorted(file.parent.name for file in path.glob(f"*/{FILE}"))
     if runs:
-        raise DataError(f"{path}: a folder of runs; name one of them: {', '.join(runs[:FEW])}{', …' if len(runs) > FEW else ''}")
-    raise DataError(f"{path}: a folder without a model ({FILE}); expected a model or the folder of a run of `hpcml train`")
+        raise DataError(
+            f"{path}: is a folder of runs; expected one of them: {', '.join(runs[:FEW])}{', …' if len(runs) > FEW else ''}"
+        )
+    raise DataError(f"{path}: the folder has no model ({FILE}); expected a model file or a run folder of `hpcml train`")
 
 
 def open_model(path: Path | str) -> Model | ClassifierModel:
-    """The model in a file or a run folder, of the kind that its stamp says. Raises DataError."""
+    """Open a model.
+
+    Parameters
+    ----------
+    path : path
+        A run folder, or its model.h5.
+
+    Returns
+    -------
+    Model or ClassifierModel
+        Depends on the method: psbml trains one classifier, other methods linear models.
+
+    Raises
+    ------
+    DataError
+        If there is no model, or its file cannot be read or is damaged.
+
+    Examples
+    --------
+    >>> hpcml.open_model("runs/first").label_names[:2]
+    ['farm', 'sea']
+    """
     path = model_file(path)
     with open_stamped(path, ("model", "classifier"), "hpcml train") as file:
         return ClassifierModel(path, file) if file.attrs["hpcml-format"] == ClassifierModel.kind else Model(path, file)
 
 
 def kind_of(path: Path | str) -> str:
-    """The kind of a file of ours, by its stamp; "" if there is none to be read. Local."""
+    """Return the kind of an hpcml file; "" for any other file."""
     path = model_file(path)
     try:
         with open_checked(path, "") as file:
             check_parts(file)
             kind = file.attrs.get("hpcml-format")
     except (DataError, *DAMAGE):
-        return ""  # whoever opens it says what is wrong
+        return ""
     return kind if isinstance(kind, str) else ""
 
 
 def share_model(comm: mpi.Comm, path: Path | str | Trained) -> Any:
-    """Collective over `comm`. Open the model in a file; one rank reads classifiers. An open model is returned. DataError."""
+    """Open a model on all ranks; rank 0 reads classifiers and sends them. Collective over `comm`. Raises DataError."""
     if isinstance(path, Trained):
         return path
     with mpi.agreed(comm, f"opening {path}"):
@@ -67,32 +90,30 @@ def share_model(comm: mpi.Comm, path: Path | str | Trained) -> Any:
 
 
 def require_raw_input(model: Trained) -> RawInput:
-    """Return how raw input becomes rows of the model. Raises DataError if its file does not say."""
+    """Return the description of a model's features. Raises DataError if its file has none."""
     if model.raw_input is None:
-        why = "it was trained on svmlight text, or by an earlier version"
         raise DataError(
-            f"{model.path}: the model does not know the names of its features ({why}); "
-            "use a dataset with these features, or train again from one"
+            f"{model.path}: the model has no feature names (trained on svmlight text, or by an earlier version); "
+            "use a dataset with the same features, or train from a dataset"
         )
     return model.raw_input
 
 
 def format_model(model: Model | ClassifierModel) -> str:
-    """Return a description of several lines. Local."""
+    """Return a description of the model for `hpcml info`."""
     attrs = model.attrs
     lines = [
-        f"{model.path}: a model of {attrs.get('method', '?')}, "
+        f"{model.path}: a model trained by {attrs.get('method', '?')}, "
         f"{plural(model.n_labels, 'label')} × {plural(model.n_features, 'feature')}"
     ]
     if isinstance(model, Model):
-        parts = (
-            "" if model.combination is None else f", {model.combination.n_parts} weight vectors a label ({model.combination.kind})"
-        )
-        stored = "the weights that are left (CSR)" if model.sparse else "a weight for each label and column"
+        combination = model.combination
+        parts = "" if combination is None else f", {combination.n_parts} weight vectors per label ({combination.kind})"
+        stored = "sparse (CSR)" if model.sparse else "dense"
         lines.append(f"  weights     {model.n_weights:,} in {model.n_columns:,} columns: {stored}{parts}")
     else:
-        lines.append(f"  classifier  {model.base.get('name', '?')}, of {model.margin_rows.size:,} rows")
-    shown: dict[str, object] = {
+        lines.append(f"  classifier  {model.base.get('name', '?')}, fitted on {model.margin_rows.size:,} rows")
+    settings: dict[str, object] = {
         name: f"{attrs[name]:g}" if isinstance(attrs[name], (float, np.floating)) else attrs[name]
         for name in ("loss", "lambda", "positive_weight", "scale", "split", "n_rows")
         if name in attrs
@@ -100,17 +121,17 @@ def format_model(model: Model | ClassifierModel) -> str:
     for name in CHOSEN:
         if name in model.labels:
             low, high = np.quantile(model.labels[name], [0, 1])
-            shown[name] = f"{low:.3g}" if low == high else f"of each label {low:.3g} to {high:.3g}"
-    if shown:
-        lines.append("  trained     " + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items()))
+            settings[name] = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g} per label"
+    if settings:
+        lines.append("  trained     " + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items()))
     if MADE_BY in attrs:
         lines.append(f"  made by     hpcml {attrs[MADE_BY]}")
-    with suppress(ValueError, TypeError, KeyError, RecursionError):  # the file may not say
+    with suppress(ValueError, TypeError, KeyError, RecursionError):  # files of earlier versions have no MADE_ON
         machine = json.loads(str(attrs.get(MADE_ON)))
         lines.append(f"  made on     {machine['processor']} ({machine['architecture']}, compiled for {machine['target']})")
-    if (found := model.raw_input) is not None:
-        what = ("texts: " if found.is_text else "numbers: ") + ("names of" if found.packed is not None else "no names of")
-        lines.append(f"  input       {what} features, settings: {size(found.n_bytes)} of the file")
+    if (raw_input := model.raw_input) is not None:
+        names = "feature names" if raw_input.packed is not None else "no feature names"
+        lines.append(f"  input       {'texts' if raw_input.is_text else 'numbers'}, {names}: {size(raw_input.n_bytes)} of the file")
     if model.probability_source:
         lines.append(f"  probability {model.probability_source}")
     if not model.threshold_source:

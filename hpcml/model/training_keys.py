@@ -1,7 +1,7 @@
-"""Which rows a model was trained on, as hashes that its file carries.
+"""Hashes of a model's training rows, so that a dataset can be checked for them.
 
-A model stores the keys (`hpcml.data.row_keys`) of its training rows, so that any dataset can be checked for them. Of more than
-LIMIT rows it stores the smallest LIMIT keys; an overlap is then an estimate from the rows whose keys are as small.
+A model file stores the keys (`hpcml.data.row_keys`) of its training rows. For more than LIMIT rows it stores the LIMIT smallest
+keys; an overlap is then estimated from the rows with keys in that range.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from hpcml.data.dataset import DataFile
 
 LIMIT = 10**6
 NAME = "training_keys"
-PIECE = 1 << 20  # rows that are read at a time
+PIECE = 1 << 20  # rows read at a time
 
 
 class TrainingKeys(NamedTuple):
-    """The keys of training rows, ascending (uint64); those up to `bound` if they are not `complete`."""
+    """Ascending keys (uint64) of training rows; only those up to `bound` unless `complete`."""
 
     keys: np.ndarray
     bound: int
     complete: bool
 
-    def count(self, wanted: np.ndarray) -> int:
-        """Return how many of these rows, by their keys, are training rows; an estimate unless `complete`."""
-        comparable = wanted if self.complete else wanted[wanted <= np.uint64(self.bound)]
-        place = np.minimum(np.searchsorted(self.keys, comparable), max(0, self.keys.size - 1))
-        n_known = int(np.count_nonzero(self.keys[place] == comparable)) if self.keys.size else 0
-        return n_known if self.complete else round(n_known * wanted.size / max(1, comparable.size))
+    def count(self, keys: np.ndarray) -> int:
+        """Return how many rows with these keys are training rows; an estimate unless `complete`."""
+        comparable = keys if self.complete else keys[keys <= np.uint64(self.bound)]
+        indices = np.minimum(np.searchsorted(self.keys, comparable), max(0, self.keys.size - 1))
+        n_known = int(np.count_nonzero(self.keys[indices] == comparable)) if self.keys.size else 0
+        return n_known if self.complete else round(n_known * keys.size / max(1, comparable.size))
 
 
 def united(one: TrainingKeys | None, other: TrainingKeys | None) -> TrainingKeys | None:
-    """Return the keys of the rows of two trainings, of which one continued the other."""
+    """Return the union of two sets of keys; None counts as empty."""
     if one is None or other is None:
         return other or one
     keys = np.sort(np.concatenate([one.keys, other.keys]))
-    keys = np.concatenate([keys[:1], keys[1:][keys[1:] != keys[:-1]]])  # far faster than `np.unique`, which hashes them
+    keys = np.concatenate([keys[:1], keys[1:][keys[1:] != keys[:-1]]])  # much faster than np.unique, which hashes
     bounds = [each.bound for each in (one, other) if not each.complete]
     keys = keys[keys <= np.uint64(min(bounds))] if bounds else keys
     complete = not bounds and keys.size <= LIMIT
@@ -47,17 +47,17 @@ def united(one: TrainingKeys | None, other: TrainingKeys | None) -> TrainingKeys
 
 
 def training_keys(dataset: DataFile, split: str) -> TrainingKeys:
-    """Return the keys of the rows of a split. Local; raises DataError, ConfigError."""
-    rows, found = dataset.labelled(dataset.split(split)), TrainingKeys(np.zeros(0, np.uint64), 0, True)
+    """Return the keys of the labelled rows of a split. Raises DataError, ConfigError."""
+    rows, keys = dataset.labelled(dataset.split(split)), TrainingKeys(np.zeros(0, np.uint64), 0, True)
     for begin in range(0, rows.size, PIECE):
-        some = rows[begin : begin + PIECE]
-        first = int(some[0])
-        found = united(found, TrainingKeys(dataset.map("row_keys", first, int(some[-1]) + 1)[some - first], 0, True)) or found
-    return found
+        block = rows[begin : begin + PIECE]
+        first = int(block[0])
+        keys = united(keys, TrainingKeys(dataset.map("row_keys", first, int(block[-1]) + 1)[block - first], 0, True)) or keys
+    return keys
 
 
-def write_training_keys(file: h5py.File, found: TrainingKeys | None) -> None:
-    """Store the keys in a model's file; None: the rows have no keys (text that was streamed)."""
-    if found is not None:
-        file[NAME] = found.keys.astype("<u8")
-        file[NAME].attrs["complete"] = found.complete
+def write_training_keys(file: h5py.File, keys: TrainingKeys | None) -> None:
+    """Store the keys in a model file; None: the training rows have none (streamed text)."""
+    if keys is not None:
+        file[NAME] = keys.keys.astype("<u8")
+        file[NAME].attrs["complete"] = keys.complete

@@ -1,4 +1,4 @@
-"""Description of a file that `hpcml predict` has written, for `hpcml info`."""
+"""Description of a file written by `hpcml predict`, for `hpcml info`."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from hpcml.log import joined, plural
 from hpcml.prediction.table import BIOASQ, DELIMITERS, PARQUET, TEXTS, BioasqJson
 
 MADE_BY = "hpcml predict"
-ENDINGS = (*TEXTS, PARQUET, BIOASQ)  # of files other than HDF5
+ENDINGS = (*TEXTS, PARQUET, BIOASQ)  # extensions other than HDF5
 COLUMNS = {
-    "id": "of the row (its number from 0, if the data have no ids)",
-    "label": "a label of this row, best first",
-    "title": "of the label",
-    "probability": "of the label, by the model",
-    "score": "of the label, by the model, which has no probabilities",
+    "id": "id of the row, or its number from 0 if the data have no ids",
+    "label": "label of the row, best first",
+    "title": "title of the label",
+    "probability": "probability of the label",
+    "score": "score of the label (the model has no probabilities)",
 }
 MATRIX = {
     "scores": "(rows × labels, float64)",
-    "rows": "number of each row in the data",
-    "row_ids": "id of each row",
-    "label_names": "name of each label",
-    "label_titles": "title of each label",
-    "labels/threshold": "score above which a row gets each label",
-    "labels/sigmoid_slope": "of each label; a probability is 1 / (1 + exp(-slope * score - offset))",
-    "labels/sigmoid_offset": "of each label",
+    "rows": "row numbers in the data",
+    "row_ids": "row ids",
+    "label_names": "names of the labels",
+    "label_titles": "titles of the labels",
+    "labels/threshold": "score above which a row gets the label",
+    "labels/sigmoid_slope": "slope of the probability 1 / (1 + exp(-slope * score - offset))",
+    "labels/sigmoid_offset": "offset of the probability",
 }
 
 
 def describe(path: Path, kind: str) -> str:
-    """Return several lines about a file: of HDF5 of this kind, else of its ending. Local; raises DataError."""
+    """Return a description of a file: HDF5 of this kind, or '' for other formats. Raises DataError."""
     if kind == "scores":
         with open_stamped(path, kind, MADE_BY) as file, readable(path, MADE_BY):
             n_rows, n_labels = file["scores"].shape
@@ -52,25 +52,25 @@ def describe(path: Path, kind: str) -> str:
                 if raw.readline() != BioasqJson.begin + b"\n":
                     raise ValueError
                 n_rows = sum(line.startswith(b"{") for line in raw)
-            return f"{path}: labels of {plural(n_rows, 'row')}: BioASQ's JSON, with pmid and labels of each row"
+            return f"{path}: labels of {plural(n_rows, 'row')} as BioASQ JSON: pmid and labels of each row"
         columns, n_lines, about = _read_columns(path, kind)
         if not {"id", "label"} <= set(columns) <= set(COLUMNS):
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, csv.Error):
-        expected = f"expected the columns {', '.join(COLUMNS)}, or BioASQ's JSON"
-        raise DataError(f"{path}: not made with `{MADE_BY}` ({expected}); info also describes datasets and models") from None
+        expected = f"expected the columns {', '.join(COLUMNS)}, or BioASQ JSON"
+        raise DataError(f"{path}: not written by `{MADE_BY}` ({expected}); info also describes datasets and models") from None
     except OSError as error:
         raise file_error(path, "read", error) from None
-    lines = [f"{path}: {plural(n_lines, 'label')} of rows, one a line, row by row"]
+    lines = [f"{path}: {plural(n_lines, 'label')}, one per line, row by row"]
     for name in columns:
-        text = "number of the label in label_names" if kind and name == "label" else COLUMNS[name]
+        text = "index into label_names" if kind and name == "label" else COLUMNS[name]
         number = f" (float{64 if kind else 32})" if name in ("score", "probability") else ""
         lines.append(f"  {name:<11} {text}{number}")
     return joined([*lines, *_origin(about)])
 
 
 def _read_columns(path: Path, kind: str) -> tuple[list[str], int, dict[str, Any]]:
-    """Return the names of the columns, the number of lines, and what the file says about itself."""
+    """Return the names of the columns, the number of lines, and the attributes of the file."""
     ending = path.suffix.lower()
     if kind:
         with open_stamped(path, kind, MADE_BY) as file, readable(path, MADE_BY):
@@ -81,12 +81,12 @@ def _read_columns(path: Path, kind: str) -> tuple[list[str], int, dict[str, Any]
             return schema.names, table.metadata.num_rows, json.loads(schema.metadata[b"hpcml"])
     with open_plain(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
         if ending in DELIMITERS:
-            before = csv.field_size_limit(LONGEST_CELL)
+            previous = csv.field_size_limit(LONGEST_CELL)
             try:
                 lines = csv.reader(text, delimiter=DELIMITERS[ending])
                 return next(lines, []), sum(1 for _ in lines), {}
             finally:
-                csv.field_size_limit(before)
+                csv.field_size_limit(previous)
         columns = list(json.loads(text.readline() or '{"id": "", "label": ""}'))
         return columns, path.stat().st_size and 1 + sum(1 for _ in text), {}
 

@@ -1,6 +1,6 @@
-"""Find the labels of rows with a model, and write them as a table: streaming, the same bytes on any number of ranks.
+"""Predict the labels of a dataset's rows and write them as a table, with the same bytes on any number of ranks.
 
-The rows are those of a dataset (`predict`), or of a file or standard input as they come (`records.predict_stream`).
+`records.predict_stream` does the same for records of a file or of standard input.
 """
 
 from __future__ import annotations
@@ -32,109 +32,106 @@ from hpcml.model.scoring import WEIGHT_BYTES, BlockWeights, make_scorer
 from hpcml.model.trained import SIGMOID, Trained
 from hpcml.prediction.table import BinaryTable, RowLabels, Table, about, make_table
 
-CHUNK_BYTES = 1 << 27  # for each row and label a byte, or for each of the best labels twelve
-MAX_ROWS = 1 << 16  # of a chunk
-MAX_LINES = 1 << 21  # of a chunk of several rows
+# Memory for a chunk of rows: one byte per row and label, or 12 bytes per row and best label.
+CHUNK_BYTES = 1 << 27
+# Maximum rows of a chunk, and maximum lines of a chunk of several rows.
+MAX_ROWS = 1 << 16
+MAX_LINES = 1 << 21
 COPY_BYTES = 1 << 24
 STANDARD_OUTPUT = "-"
-Lines: TypeAlias = "tuple[np.ndarray, np.ndarray, np.ndarray]"  # places of rows, ascending, labels and scores
-ReadIds: TypeAlias = "Callable[[int, int], Sequence[str]]"  # of the rows begin to end of a shard
+Lines: TypeAlias = "tuple[np.ndarray, np.ndarray, np.ndarray]"  # ascending row indices, labels and scores
+ReadIds: TypeAlias = "Callable[[int, int], Sequence[str]]"  # ids of rows begin to end of a shard
 
 
 class Prediction:
-    """Finds the labels of rows, best first: those above the model's thresholds, or the `top` best."""
+    """Finds the labels of rows, best first: the labels above the model's thresholds, or the `top` best."""
 
     def __init__(self, comm: mpi.Comm, model: Trained, shard: Shard, top: int | None = None) -> None:
-        """`shard`: rows of this rank, maybe none. Collective over `comm`."""
         self.comm, self.model, self.top = comm, model, top
         self.comparable, self.sigmoids = Comparable(model, np.arange(model.n_labels)), model.sigmoids
         self.scorer = make_scorer(model, shard, np.arange(model.n_labels))
         self.scorer.warm_up(comm, only_rows=top is None)
-        self.keeps_weights = self.room_for_weights(model)  # expanded once, and not for every chunk
+        self.keeps_weights = can_keep_weights(model)
         self._weights = BlockWeights(self.keeps_weights)
-        self.best: Any = None if top is None else top_of(comm, self.scorer, top, self.keeps_weights)  # finds the best labels
+        self.best: Any = None if top is None else top_of(comm, self.scorer, top, self.keeps_weights)
         width = model.n_labels if top is None else 12 * self.best.size
-        self._step = max(1, min(MAX_ROWS, CHUNK_BYTES // max(1, width)))  # rows of a chunk
-        self.n_rows = self.n_lines = self.n_without = self.n_empty = 0  # rows, lines, rows without labels and without features
-
-    @staticmethod
-    def room_for_weights(model: Trained) -> bool:
-        """Whether there is room for the weights of all labels, expanded."""
-        combination = getattr(model, "combination", None)
-        parts = 1 if combination is None else combination.n_parts
-        return 8 * parts * model.n_labels * model.n_features <= WEIGHT_BYTES
+        self._step = max(1, min(MAX_ROWS, CHUNK_BYTES // max(1, width)))  # rows per chunk
+        self.n_rows = self.n_lines = self.n_without = self.n_empty = 0  # rows, lines, rows without labels, rows without features
 
     def find(self, shard: Shard, ids: ReadIds | None = None, empty: np.ndarray | None = None) -> Iterator[RowLabels]:
-        """Yield the labels of a shard's rows, chunk by chunk. Local. Raises NonFiniteError if a score is not a number.
-
-        Rows with a flag in `empty` (n_local) get no labels.
-        """
+        """Yield the labels of a shard's rows in chunks; rows flagged in `empty` (n_local,) get none. Raises NonFiniteError."""
         scorer, begin = make_scorer(self.model, shard, self.scorer.labels), 0
         while begin < shard.rows.size:
-            some = shard.rows[begin : begin + self._step]
-            found = self._above(scorer, some) if self.best is None else self._best(scorer, some)
-            if found is None:
+            chunk = shard.rows[begin : begin + self._step]
+            if self.best is not None:
+                best = self.best.best(scorer, chunk)
+                rows = np.repeat(np.arange(chunk.size), best.labels.shape[1])
+                labels, scores = best.labels.ravel(), best.scores.ravel()
+            elif (lines := self._labels_above_thresholds(scorer, chunk)) is not None:
+                rows, labels, scores = lines
+            else:
                 self._step = max(1, self._step // 2)
                 continue
-            places, labels, scores = found
             if empty is not None:
-                is_kept = ~empty[begin + places]
-                places, labels, scores = places[is_kept], labels[is_kept], scores[is_kept]
-                self.n_empty += int(np.count_nonzero(empty[begin : begin + some.size]))
+                is_kept = ~empty[begin + rows]
+                rows, labels, scores = rows[is_kept], labels[is_kept], scores[is_kept]
+                self.n_empty += int(np.count_nonzero(empty[begin : begin + chunk.size]))
             values = scores
             if self.sigmoids is not None:
                 values = probabilities(scores[None], *self.sigmoids, labels[None])[0]
-            self.n_rows += some.size
+            self.n_rows += chunk.size
             self.n_lines += labels.size
-            self.n_without += some.size - np.unique(places).size
-            names: Sequence[str | int] = (shard.first_row + some).tolist() if ids is None else ids(begin, begin + some.size)
-            yield RowLabels(shard.first_local + begin, names, places, labels, values)
-            begin += some.size
+            self.n_without += chunk.size - np.unique(rows).size
+            names: Sequence[str | int] = (shard.first_row + chunk).tolist() if ids is None else ids(begin, begin + chunk.size)
+            yield RowLabels(shard.first_local + begin, names, rows, labels, values)
+            begin += chunk.size
 
-    def _best(self, scorer: Any, rows: np.ndarray) -> Lines:
-        """The best labels of rows."""
-        best = self.best.best(scorer, rows)
-        return np.repeat(np.arange(rows.size), best.labels.shape[1]), best.labels.ravel(), best.scores.ravel()
-
-    def _above(self, scorer: Any, rows: np.ndarray) -> Lines | None:
-        """The labels of rows above their thresholds, best first; None if they are too many."""
+    def _labels_above_thresholds(self, scorer: Any, rows: np.ndarray) -> Lines | None:
+        """Return the labels above their thresholds, best first; None if there are too many."""
         n_lines, parts = 0, []
         for block, scores in self._weights.scores(scorer, rows):
-            places, lanes = np.nonzero(scores > self.model.thresholds[block])
-            n_lines += places.size
+            indices, lanes = np.nonzero(scores > self.model.thresholds[block])
+            n_lines += indices.size
             if n_lines > MAX_LINES and rows.size > 1:
                 return None
-            parts.append((places, lanes.astype(np.int32) + np.int32(block.start), scores[places, lanes]))
-        places, labels, scores = (np.concatenate(each) for each in zip(*parts, strict=True))
-        order = np.lexsort((labels, -self.comparable.values(scores, labels), places))
-        return places[order], labels[order], scores[order]
+            parts.append((indices, lanes.astype(np.int32) + np.int32(block.start), scores[indices, lanes]))
+        indices, labels, scores = (np.concatenate(each) for each in zip(*parts, strict=True))
+        order = np.lexsort((labels, -self.comparable.values(scores, labels), indices))
+        return indices[order], labels[order], scores[order]
 
     def score(self, shard: Shard) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield (first, scores (n × n_labels)) of a shard's rows, chunk by chunk. Local. Raises NonFiniteError."""
+        """Yield (first row, scores (n, n_labels)) of a shard's rows in chunks. Raises NonFiniteError."""
         scorer = make_scorer(self.model, shard, self.scorer.labels)
         step = max(1, min(MAX_ROWS, CHUNK_BYTES // (8 * max(1, self.model.n_labels))))
         for begin in range(0, shard.rows.size, step):
             yield shard.first_local + begin, self._weights.all_scores(scorer, shard.rows[begin : begin + step])
 
     def finish(self, log: Log, output: Path, dataset: DataFile | None = None, more: str = "", n_left_out: int = 0) -> None:
-        """Log how many labels the rows have got; `dataset`: of the rows, if there is one; `n_left_out` values. Collective."""
+        """Log the number of labels, of rows without labels and of ignored values. Collective over the communicator."""
         counts = [self.n_rows, self.n_lines, self.n_without, self.n_empty, n_left_out]
         n_rows, n_lines, n_without, n_empty, n_left_out = (int(n) for n in mpi.exclusive_sum(self.comm, counts)[1])
-        more += f"; left out: {plural(n_left_out, 'value')} of features that the model does not have" if n_left_out else ""
+        more += f"; {plural(n_left_out, 'value')} of features unknown to the model ignored" if n_left_out else ""
         rows, name = plural(n_rows, "row"), "standard output" if str(output) == STANDARD_OUTPUT else output
         without = f"; {n_without:,} of {rows} got no label" if n_without else ""
-        log(f"{name}: {plural(n_lines, 'label')} of {rows}, {rule_of(self.model, self.top)}{without}{more}")
+        log(f"{name}: {plural(n_lines, 'label')} of {rows}, {describe_rule(self.model, self.top)}{without}{more}")
         if n_empty:
-            log(f"note: {plural(n_empty, 'row')} without any known feature: they get no labels")
+            log(f"note: {plural(n_empty, 'row')} without known features get no labels")
         if self.top is None:
             hint_at_few_labels(log, n_lines, n_rows, self.model, dataset)
 
 
+def can_keep_weights(model: Trained) -> bool:
+    """Return whether the expanded weights of all labels fit into WEIGHT_BYTES."""
+    combination = getattr(model, "combination", None)
+    n_parts = 1 if combination is None else combination.n_parts
+    return 8 * n_parts * model.n_labels * model.n_features <= WEIGHT_BYTES
+
+
 def read_ids(dataset: DataFile, rows: np.ndarray, begin: int, end: int) -> list[str]:
-    """Return the ids of rows[begin:end], of ascending rows. Raises DataError."""
-    some = rows[begin:end]
-    ids = dataset.strings("row_ids", int(some[0]), int(some[-1]) + 1) or []
-    return [ids[row] for row in (some - some[0]).tolist()]
+    """Return the ids of rows[begin:end]; rows are ascending. Raises DataError."""
+    block = rows[begin:end]
+    ids = dataset.strings("row_ids", int(block[0]), int(block[-1]) + 1) or []
+    return [ids[row] for row in (block - block[0]).tolist()]
 
 
 def predict(
@@ -148,14 +145,9 @@ def predict(
     top: int | None = None,
     text_format: str | None = None,
 ) -> None:
-    """Collective over `comm`. Write the labels of a split's rows to `output`, or the `top` best of each row.
-
-    Of labels with equal values those with the lower numbers come first. Raises ConfigError for an ending of
-    `output` that is not known, for an existing output without `force` and for an unknown split; DataError if model
-    and data do not fit or a file cannot be read or written.
-    """
+    """Write the labels of a split's rows, or the `top` best of each row. Collective over `comm`. Raises ConfigError, DataError."""
     output, has_ids = Path(output), "row_ids" in dataset.file
-    table = make_table(model, output, has_ids, rule_of(model, top), text_format)
+    table = make_table(model, output, has_ids, describe_rule(model, top), text_format)
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
     writer = open_stream if str(output) == STANDARD_OUTPUT else open_parts
@@ -164,25 +156,22 @@ def predict(
         prediction = Prediction(comm, model, shard, top)
         ids = partial(read_ids, dataset, shard.first_row + shard.rows) if has_ids else None
 
-        def find() -> Iterator[RowLabels]:
+        def find_labels() -> Iterator[RowLabels]:
             with closing(Progress(log, "scoring rows (rank 0)", shard.rows.size)) as progress:
-                for found in prediction.find(shard, ids, without_features(dataset, shard)):
+                for row_labels in prediction.find(shard, ids, without_features(dataset, shard)):
                     dataset.check_unchanged()
-                    yield found
+                    yield row_labels
                     progress.update(prediction.n_rows)
 
-        write(find())
-    prediction.finish(log, output, dataset, "" if has_ids else "; id is a row's number from 0, for the data have no ids")
+        write(find_labels())
+    prediction.finish(log, output, dataset, "" if has_ids else "; the data have no ids, so id is the row number from 0")
 
 
 def write_scores(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, output: Path, force: bool, log: Log) -> None:
-    """Collective over `comm`. Write the scores (n × n_labels, float64) of a split's rows to HDF5.
-
-    Beside them stand thresholds and sigmoids of the labels, and numbers and ids of the rows. Raises as `predict`.
-    """
+    """Write the scores (n, n_labels) of a split's rows to HDF5. Collective over `comm`. Raises ConfigError, DataError."""
     output = Path(output)
     if output.suffix.lower() != ".h5":
-        raise OptionError("all_scores", True, f"{output}: the matrix of all scores is HDF5; the name must end in .h5")
+        raise OptionError("all_scores", True, f"{output}: all scores are written as HDF5; the name must end in .h5")
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
     with new_file(comm, output, force, [model.path, dataset.path]) as out:
@@ -192,7 +181,7 @@ def write_scores(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, 
         def describe(file: h5py.File) -> None:
             stamp(file, "scores")
             file.attrs["split"] = split
-            file.attrs.update(about(model, rule_of(model, None)))
+            file.attrs.update(about(model, describe_rule(model, None)))
             write_strings(file, "label_names", model.label_names)
             write_label_titles(file, model.label_titles)
             columns = {"threshold": model.thresholds, **dict(zip(SIGMOID, model.sigmoids or (), strict=False))}
@@ -202,8 +191,8 @@ def write_scores(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, 
                 rows = dataset.split(split)
                 ids = create_strings(file, "row_ids", rows.size)
                 for begin in range(0, rows.size, NAME_CHUNK):
-                    some = read_ids(dataset, rows, begin, min(begin + NAME_CHUNK, rows.size))
-                    ids[begin : begin + len(some)] = np.array(some, dtype=object)
+                    block = read_ids(dataset, rows, begin, min(begin + NAME_CHUNK, rows.size))
+                    ids[begin : begin + len(block)] = np.array(block, dtype=object)
 
         out.layout({"scores": Slab((shard.n_global, model.n_labels), "<f8"), "rows": Slab((shard.n_global,), "<i8")}, describe)
         with mpi.agreed(comm, f"writing {output}"), closing(Progress(log, "scoring rows (rank 0)", shard.rows.size)) as progress:
@@ -215,15 +204,15 @@ def write_scores(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, 
     log(f"{output}: scores of {plural(shard.n_global, 'row')} for {plural(model.n_labels, 'label')}")
     _, (n_empty,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(without_features(dataset, shard)))])
     if n_empty:
-        log(f"note: {plural(int(n_empty), 'row')} without any known feature: their scores say nothing")
+        log(f"warning: {plural(int(n_empty), 'row')} without known features: their scores are not meaningful")
 
 
-Write: TypeAlias = "Callable[[Iterable[RowLabels]], None]"  # each rank's rows, in the order of the ranks
+Write: TypeAlias = "Callable[[Iterable[RowLabels]], None]"  # called with each rank's rows; output is in the order of the ranks
 
 
 @contextmanager
 def open_parts(comm: mpi.Comm, table: Table, output: Path, force: bool, inputs: list[Path]) -> Iterator[Write]:
-    """Yield a function that is called once: ranks write files of their own, which then become one. Collective over `comm`."""
+    """Yield a function that is called once: ranks write separate files, which are then joined. Collective over `comm`."""
     with temporary_path(comm, output, force, inputs) as temporary:
         parts = [temporary.with_name(f"{temporary.name}-{rank}") for rank in range(comm.size)]
         part = parts[comm.rank] if comm.rank or isinstance(table, BinaryTable) else temporary
@@ -234,9 +223,9 @@ def open_parts(comm: mpi.Comm, table: Table, output: Path, force: bool, inputs: 
             with mpi.agreed(comm, f"writing {output}"), part.open("wb") as file:
                 if comm.rank == 0:
                     file.write(table.begin)
-                for found in blocks:
-                    n_lines += found.labels.size
-                    file.writelines(table.encode(found))
+                for block in blocks:
+                    n_lines += block.labels.size
+                    file.writelines(table.encode(block))
                 if comm.rank == comm.size - 1:
                     file.write(table.end)
                 size = file.tell()
@@ -259,10 +248,7 @@ def open_parts(comm: mpi.Comm, table: Table, output: Path, force: bool, inputs: 
 
 @contextmanager
 def open_stream(comm: mpi.Comm, table: Table, output: Path, force: bool, inputs: list[Path]) -> Iterator[Write]:
-    """Yield a function that is called again and again: rank 0 writes the rows of all ranks. Collective over `comm`.
-
-    `output` may be "-", the standard output.
-    """
+    """Yield a function for repeated calls: rank 0 writes the rows of all ranks. `output` may be "-". Collective over `comm`."""
     to_standard = str(output) == STANDARD_OUTPUT
     name = "standard output" if to_standard else str(output)
     with ExitStack() as stack:
@@ -276,7 +262,7 @@ def open_stream(comm: mpi.Comm, table: Table, output: Path, force: bool, inputs:
                 file = stack.enter_context(open(1 if to_standard else part, "wb", buffering=0, closefd=not to_standard))
                 if part != temporary:
                     stack.callback(part.unlink)
-        waiting, n_lines = [table.begin], 0
+        header, n_lines = [table.begin], 0
 
         def write_all(text: bytes) -> None:
             rest = memoryview(text)
@@ -288,17 +274,17 @@ def open_stream(comm: mpi.Comm, table: Table, output: Path, force: bool, inputs:
 
         def encode(blocks: Iterable[RowLabels]) -> Iterator[bytes]:
             nonlocal n_lines
-            if comm.rank == 0 and waiting:
-                yield waiting.pop()
-            for found in blocks:
-                n_lines += found.labels.size
-                yield from table.encode(found)
+            if comm.rank == 0 and header:
+                yield header.pop()
+            for block in blocks:
+                n_lines += block.labels.size
+                yield from table.encode(block)
 
         def write(blocks: Iterable[RowLabels]) -> None:
             mpi.stream_to_root(comm, encode(blocks), write_all)
 
         yield write
-        write(())  # the beginning, if there were no rows
+        write(())  # writes the header if there were no rows
         _, (n_all,) = mpi.exclusive_sum(comm, [n_lines])
         with mpi.agreed(comm, f"writing {name}"):
             if comm.rank == 0:
@@ -307,8 +293,8 @@ def open_stream(comm: mpi.Comm, table: Table, output: Path, force: bool, inputs:
                     table.write(temporary, [part], int(n_all), output)
 
 
-def rule_of(model: Trained, top: int | None) -> str:
-    """By which rule rows get labels, in a few words."""
+def describe_rule(model: Trained, top: int | None) -> str:
+    """Return the rule that assigns labels to rows, as text."""
     if top is not None:
         return f"the best of each row (--top {top})"
-    return f"by thresholds ({model.threshold_source})" if model.threshold_source else "those with a score above 0"
+    return f"by thresholds ({model.threshold_source})" if model.threshold_source else "by scores above 0"

@@ -1,4 +1,4 @@
-"""Rows of a model made from texts, documents, tables or matrices in memory: the same bits as by `hpcml convert --like`."""
+"""Conversion of texts, documents, tables and matrices to rows of a model, with the same bits as `hpcml convert --like`."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from hpcml.partition import offsets
 if TYPE_CHECKING:
     from hpcml.prediction.vectoriser import Vectoriser
 
-DEFAULT_TEXTS = ("title", "text")  # columns of texts, where the model does not know any
-ZEROS = "use hpcml convert --like with"
+DEFAULT_TEXTS = ("title", "text")  # columns of texts if the model names none
+CONVERT_LIKE = "use hpcml convert --like with"
 
 
 class RowMaker:
-    """Makes rows of a model. It holds the vocabulary, some 100 bytes a word, once texts came."""
+    """Converts raw input to rows of a model. After the first text it holds the vocabulary (about 100 bytes per word)."""
 
     def __init__(self, model: Model | ClassifierModel) -> None:
         self.model = model
 
     @cached_property
-    def few_texts(self) -> FewTexts | Vectoriser:
-        """Makes rows of texts. Raises ConfigError if the model was not trained on texts, DataError."""
-        if (found := self.model.raw_input) is not None and VECTORISER in found.attributes:
-            from hpcml.prediction.vectoriser import Vectoriser  # with scikit-learn, which takes a second
+    def text_vectoriser(self) -> FewTexts | Vectoriser:
+        """Converts texts to rows. Raises ConfigError if the model was not trained on texts, DataError if it is damaged."""
+        if (raw_input := self.model.raw_input) is not None and VECTORISER in raw_input.attributes:
+            from hpcml.prediction.vectoriser import Vectoriser  # imports scikit-learn, which takes one second
 
-            return Vectoriser(self.model, found, self.matrix)
+            return Vectoriser(self.model, raw_input, self.convert_matrix)
         settings = settings_of_model(self.model)
         if settings.headings:
-            raise ConfigError(f"{self.model.path}: uses the labels of a row as features, which texts do not have; use a dataset")
+            raise ConfigError(f"{self.model.path}: labels of a row are features of the model, and texts have none; use a dataset")
         return FewTexts(settings, self.model.n_labels)
 
     @property
@@ -59,102 +59,103 @@ class RowMaker:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The fields of texts."""
-        return self.few_texts.fields
+        """Fields of the texts."""
+        return self.text_vectoriser.fields
 
-    def text_columns(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns of texts, of a table with these. Raises ConfigError."""
+    def find_text_columns(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns with texts among the columns of a table. Raises ConfigError if one is missing."""
         if self.fields != PLAIN:
-            expected = found = tuple(field.name for field in self.fields)
+            expected = columns = tuple(field.name for field in self.fields)
         else:
             known = self.model.raw_input.attributes.get("text_columns", "")
             expected = tuple(split_record(str(known))) or DEFAULT_TEXTS
-            found = expected if known else tuple(name for name in expected if name in names)
-        if not found or not set(found) <= set(names):
+            columns = expected if known else tuple(name for name in expected if name in names)
+        if not columns or not set(columns) <= set(names):
             missing = next(name for name in expected if name not in names)
             near = nearest_name(missing, names)
-            hint = f"did you mean {named(near)!r}? Rename it" if near else f"expected {', '.join(map(named, expected))}"
-            raise ConfigError(f"no column {named(missing)!r} with texts, as the model was trained on; {hint}")
-        return found
+            hint = f"rename {named(near)!r} if it is this column" if near else f"expected {', '.join(map(named, expected))}"
+            raise ConfigError(f"no column {named(missing)!r} with texts, which the model needs; {hint}")
+        return columns
 
-    def strings_or_documents(self, given: Sequence[Any]) -> Shard:
-        """Return rows of texts that are strings, or documents as in JSON lines. Raises ConfigError, DataError."""
-        found: list[Values] = []
-        for place, value in enumerate(given):
-            if isinstance(value, str):
+    def convert_texts(self, texts: Sequence[Any]) -> Shard:
+        """Convert strings, or documents as in JSON lines. Raises ConfigError, DataError."""
+        values: list[Values] = []
+        keys = ", ".join(field.name for field in self.fields)
+        for number, text in enumerate(texts):
+            if isinstance(text, str):
                 if self.fields != PLAIN:
-                    names = ", ".join(field.name for field in self.fields)
-                    raise ConfigError(f"the model tells fields apart; give each text as a dictionary with the keys {names}")
-                found.append([[], [value]])
+                    raise ConfigError(f"text {number} (from 0): a string; the model needs a dictionary with the keys {keys}")
+                values.append([[], [text]])
                 continue
-            if not isinstance(value, Mapping):
-                keys = ", ".join(field.name for field in self.fields)
-                kind = type(value).__name__
-                raise DataError(f"text {place} (from 0): {kind}, but expected a string, or a dictionary with the keys {keys}")
+            if not isinstance(text, Mapping):
+                kind = type(text).__name__
+                raise DataError(f"text {number} (from 0): {kind}; expected a string or a dictionary with the keys {keys}")
             try:
-                found.append(parse_document(value, self.fields).values)
+                values.append(parse_document(text, self.fields).values)
             except ValueError as error:
-                raise DataError(f"text {place} (from 0): {error}") from None
-        return self.few_texts(found)
+                raise DataError(f"text {number} (from 0): {error}") from None
+        return self.text_vectoriser(values)
 
     @cached_property
     def column_of(self) -> dict[str, int]:
-        """The column of each feature by its name. Raises ConfigError, DataError."""
+        """Number of each feature by name. Raises ConfigError, DataError if the model has no feature names."""
         names = require_raw_input(self.model).names
         if names is None:
-            raise ConfigError(f"{self.model.path}: its features have no names; give svmlight text, a matrix or a dataset")
+            raise ConfigError(f"{self.model.path}: the features have no names; use svmlight text, a matrix or a dataset")
         return {name: column for column, name in enumerate(names)}
 
-    def feature_columns(self, names: Sequence[str]) -> list[str]:
-        """Return the names of the features, all of which a table must have. Raises DataError, ConfigError."""
-        there = set(names)
+    def find_feature_columns(self, names: Sequence[str]) -> list[str]:
+        """Return the names of the features after checking that a table has them. Raises DataError, ConfigError."""
+        columns = set(names)
         for name in self.column_of:
-            if name not in there:
-                raise DataError(f"no column {named(name)!r}, a feature of the model; add it, or {ZEROS} --missing-columns-as-zero")
+            if name not in columns:
+                raise DataError(
+                    f"no column {named(name)!r}, a feature of the model; add it, or {CONVERT_LIKE} --missing-columns-as-zero"
+                )
         return list(self.column_of)
 
-    def table(self, batch: Batch, names: Sequence[str]) -> Shard:
-        """Return rows of a table with these columns, of which `batch` has those that are read. Raises DataError."""
+    def convert_table(self, batch: Batch, names: Sequence[str]) -> Shard:
+        """Convert the rows of a table with columns `names`, of which `batch` holds those that are needed. Raises DataError."""
         if self.is_text:
-            columns, told_apart = self.text_columns(names), self.fields != PLAIN
-            return self.few_texts([texts_of_row(batch, row, columns, told_apart) for row in range(batch.n_rows)])
-        blocks = list(batch.numbers(list(self.column_of), False, f"{ZEROS} --missing-as-zero"))
+            columns, has_fields = self.find_text_columns(names), self.fields != PLAIN
+            return self.text_vectoriser([texts_of_row(batch, row, columns, has_fields) for row in range(batch.n_rows)])
+        blocks = list(batch.numbers(list(self.column_of), False, f"{CONVERT_LIKE} --missing-as-zero"))
         lengths, indices, data = map(np.concatenate, zip(*(blocks or [NumberSlice.of_csr(*NO_ROWS)]), strict=True))
         return Shard.of_csr((offsets(lengths), indices, data), self.model.n_features, self.model.n_labels)
 
-    def matrix(self, X: Any) -> Shard:
-        """Return the rows of a matrix of the model's features. Raises DataError."""
-        found = canonical(sp.csr_matrix(sound_csr(X, "X"), dtype=np.float32))
-        if found.shape[1] != self.model.n_features:
-            raise DataError(f"X has {found.shape[1]} columns, but the model has {self.model.n_features} features")
-        if not np.isfinite(found.data).all():
-            raise DataError("X: a value is not a finite number that float32 can hold")
-        csr = found.indptr.astype(np.int64), found.indices, found.data
+    def convert_matrix(self, X: Any) -> Shard:
+        """Convert a matrix (n_rows, n_features). Raises DataError."""
+        matrix = canonical(sp.csr_matrix(sound_csr(X, "X"), dtype=np.float32))
+        if matrix.shape[1] != self.model.n_features:
+            raise DataError(f"X has {matrix.shape[1]} columns, but the model has {self.model.n_features} features")
+        if not np.isfinite(matrix.data).all():
+            raise DataError("X: a value is not a finite float32 number")
+        csr = matrix.indptr.astype(np.int64), matrix.indices, matrix.data
         return Shard.of_csr(csr, self.model.n_features, self.model.n_labels)
 
-    def frame(self, frame: Any) -> Shard:
-        """Return the rows of a data frame of texts or numbers. Raises ConfigError, DataError."""
+    def convert_frame(self, frame: Any) -> Shard:
+        """Convert a data frame of texts or numbers. Raises ConfigError, DataError."""
         names = [str(name) for name in frame.columns]
-        chosen = self.text_columns(names) if self.is_text else self.feature_columns(names)
-        columns: dict[str, Any] = {name: frame.iloc[:, names.index(name)] for name in chosen}
+        needed = self.find_text_columns(names) if self.is_text else self.find_feature_columns(names)
+        columns: dict[str, Any] = {name: frame.iloc[:, names.index(name)] for name in needed}
         try:
             for name, column in columns.items():
                 columns[name] = column.tolist() if self.is_text else column.to_numpy(dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(f"the frame: expected columns of numbers ({error})") from None
-        return self.table(Batch(len(frame), columns, lambda row: f"the frame: row {row}"), names)
+        return self.convert_table(Batch(len(frame), columns, lambda row: f"the frame: row {row}"), names)
 
-    def rows(self, X: Any, split: str = "all") -> Shard:
-        """Return rows of a list of texts or documents, a matrix, a data frame, or a split of a dataset."""
+    def make_rows(self, X: Any, split: str = "all") -> Shard:
+        """Convert a list of texts or documents, a matrix or a data frame, or load a split of a dataset."""
         if isinstance(X, DataFile):
             self.model.check_vocabulary(X)
             return load_shard(mpi.self_comm(), X, split, unlabelled=True)
         if isinstance(X, (str, Mapping)):
-            raise ConfigError("expected a list of texts; put a single one into a list")
+            raise ConfigError("X is a single text; expected a list of texts")
         if hasattr(X, "iloc") and hasattr(X, "columns"):
-            return self.frame(X)
+            return self.convert_frame(X)
         if sp.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2):
-            return self.matrix(X)
+            return self.convert_matrix(X)
         if isinstance(X, bytes) or not isinstance(X, Iterable):
-            raise ConfigError(f"X is {type(X).__name__}, but expected a list of texts, a matrix, a data frame or a dataset")
-        return self.strings_or_documents(list(X))
+            raise ConfigError(f"X is {type(X).__name__}; expected a list of texts, a matrix, a data frame or a dataset")
+        return self.convert_texts(list(X))

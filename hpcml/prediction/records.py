@@ -1,6 +1,6 @@
-"""Label records of a file, or of standard input, as they come: a block at a time, in parallel.
+"""Labels for a stream of records from a file or standard input, block by block and in parallel.
 
-Rank 0 reads the records and sends every rank an equal part of each block; making rows of texts takes far longer.
+Rank 0 reads the records and sends each rank an equal part of a block. Converting texts to rows takes much longer than reading.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from hpcml.files.lines import LINE_MIB, plain_name
 from hpcml.log import Log, named
 from hpcml.model.trained import Trained
 from hpcml.partition import even_bounds, offsets
-from hpcml.prediction.predict import Prediction, open_stream, rule_of
+from hpcml.prediction.predict import Prediction, describe_rule, open_stream
 from hpcml.prediction.raw_rows import RowMaker
 from hpcml.prediction.table import make_table
 
 KINDS = ("jsonl", "csv", "tsv", "parquet")
-MAX_BLOCK_BYTES = 1 << 26  # of text
-OF_MODEL = "the column is a feature of the model"
-RowBlock: TypeAlias = "tuple[Shard, list[str] | None, np.ndarray | None]"  # rows, their ids, and flags of those without features
-Chunk: TypeAlias = "tuple[Any, list[int]]"  # records, and the line of each; an empty one: no record has come yet
+MAX_BLOCK_BYTES = 1 << 26  # bytes of text per block
+IS_FEATURE = "the column is a feature of the model"  # reason in error messages
+RowBlock: TypeAlias = "tuple[Shard, list[str] | None, np.ndarray | None]"  # rows, their ids, and flags of rows without features
+Chunk: TypeAlias = "tuple[Any, list[int]]"  # records and their line numbers
 
 
-def kind_of_data(path: Path, given: str | None, model: Trained) -> str:
-    """Return the kind of rows to score: one of KINDS, "svmlight", or "" for a dataset. Raises DataError."""
-    if given is not None:
-        return given
+def kind_of_data(path: Path, source: str | None, model: Trained) -> str:
+    """Return the kind of rows to score: `source` if given, else one of KINDS, "svmlight", or "" for a dataset. Raises DataError."""
+    if source is not None:
+        return source
     if str(path) == STANDARD_INPUT:
         return "jsonl" if model.raw_input is not None and model.raw_input.is_text else "svmlight"
     if not is_text(path):
@@ -62,9 +62,9 @@ def kind_of_data(path: Path, given: str | None, model: Trained) -> str:
 
 
 class RecordStream:
-    """Rows of records, for a `with`: iterate once over `blocks`."""
+    """Converts records to rows; a context manager. Iterate once over `blocks`."""
 
-    n_left_out = 0  # as of SvmlightRows
+    n_left_out = 0  # see SvmlightRows
 
     def __init__(
         self,
@@ -77,28 +77,25 @@ class RecordStream:
         max_line: int = LINE_MIB << 20,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        """Collective over `comm`. `source` is a path, or "-": standard input of rank 0; `kind` is one of KINDS.
-
-        Raises ConfigError, DataError for columns that are not those of the model, or a file that cannot be read.
-        """
+        """Open the source; "-" is standard input of rank 0. Collective over `comm`. Raises ConfigError, DataError."""
         check_standard_input(source)
         self.comm, self.name, self.kind, self.rows, self.n_rows = comm, name_of(source), kind, rows, 0
         self._id, self._delimiter, self._stack = id_column, delimiter, ExitStack()
-        self.columns: tuple[list[str], list[str]] = [], []  # of tables: those of numbers, and those of texts and the id
-        self.names, self.used = list[str](), ""  # used: what the log says of the columns
+        self.columns: tuple[list[str], list[str]] = [], []  # columns of numbers, and columns of texts and ids
+        self.names, self.used = list[str](), ""  # all columns, and the used columns as text for the log
         self._chunks: Iterator[Chunk] = iter(())
         with mpi.agreed(comm, f"reading {self.name}"):
             if kind == "jsonl":
-                _ = rows.fields  # the model must be one of texts
+                _ = rows.fields  # raises ConfigError if the model was not trained on texts
             elif not rows.is_text:
-                _ = rows.column_of  # its features must have names
+                _ = rows.column_of  # raises ConfigError if the features have no names
             if comm.rank == 0:
                 if kind == "parquet":
                     self._chunks = self._stack.enter_context(closing(self._read_parquet(Path(source))))
                 else:
                     reader = self._stack.enter_context(closing(LineReader(source, block_bytes, max_line)))
                     self._chunks = self._read_lines(reader) if kind == "jsonl" else self._read_csv(reader, max_line)
-                next(self._chunks)  # the columns
+                next(self._chunks)  # reads the header; each generator first yields an empty chunk
         self.columns, self.names, self._id = comm.bcast((self.columns, self.names, self._id))
 
     def __enter__(self) -> RecordStream:
@@ -108,21 +105,22 @@ class RecordStream:
         self._stack.close()
 
     def _choose_columns(self, names: Sequence[str]) -> None:
-        """Set the columns that are read. Raises ConfigError, DataError."""
         self.names = list(names)
         if self._id is None:
             raw_input = self.rows.model.raw_input
-            of_training = "" if raw_input is None else str(raw_input.attributes.get("id_column", ""))
-            self._id = next((name for name in (of_training, "id") if name in names), None)
+            id_column = "" if raw_input is None else str(raw_input.attributes.get("id_column", ""))
+            self._id = next((name for name in (id_column, "id") if name in names), None)
         if self._id is not None and self._id not in names:
             near = nearest_name(self._id, names)
-            raise OptionError("id", self._id, f"{self.name} has no such column" + (f"; did you mean {near!r}?" if near else ""))
+            raise OptionError(
+                "id", self._id, f"{self.name} has no column with this name" + (f"; did you mean {near!r}?" if near else "")
+            )
         try:
-            numbers = [] if self.rows.is_text else self.rows.feature_columns(names)
-            texts = self.rows.text_columns(names) if self.rows.is_text else ()
+            numbers = [] if self.rows.is_text else self.rows.find_feature_columns(names)
+            texts = self.rows.find_text_columns(names) if self.rows.is_text else ()
         except (ConfigError, DataError) as error:
-            is_undivided = self.kind == "csv" and len(names) == 1 and not {";", "\t", "|"}.isdisjoint(names[0])
-            hint = "; its header is one column: --delimiter tells where columns end" if is_undivided else ""
+            is_undelimited = self.kind == "csv" and len(names) == 1 and not {";", "\t", "|"}.isdisjoint(names[0])
+            hint = "; the header has one column; set --delimiter" if is_undelimited else ""
             raise type(error)(f"{self.name}: {error}{hint}") from None
         self.columns = numbers, list(dict.fromkeys([*texts, *([] if self._id is None else [self._id])]))
         self.used = f"; texts: {', '.join(map(named, texts))}" if texts else ""
@@ -132,14 +130,14 @@ class RecordStream:
         yield [], []
         for block, first in _blocks(reader):
             lines = list(BytesIO(block))
-            found = [number for number, line in enumerate(lines) if not line.isspace()]
-            yield [lines[number] for number in found], [first + number + 1 for number in found]
+            numbers = [number for number, line in enumerate(lines) if not line.isspace()]
+            yield [lines[number] for number in numbers], [first + number + 1 for number in numbers]
 
     def _read_csv(self, reader: LineReader, max_line: int) -> Generator[Chunk, None, None]:
         if self.kind == "csv":
             dialect = Dialect(self._delimiter or ",")
         else:
-            dialect = Dialect(*UNQUOTED_TSV, "; for values in quotation marks, use hpcml convert tsv --quotes")
+            dialect = Dialect(*UNQUOTED_TSV, "; for quoted values, use hpcml convert tsv --quotes")
         end = 0
 
         def lines() -> Iterator[bytes]:
@@ -155,10 +153,10 @@ class RecordStream:
         yield [], []
         values: list[list[str]] = []
         numbers: list[int] = []
-        for _, line, found in rows.records(self.names, None):
-            if isinstance(found, DataError):
-                raise found
-            values.append(found)
+        for _, line, record in rows.records(self.names, None):
+            if isinstance(record, DataError):
+                raise record
+            values.append(record)
             numbers.append(line)
             if rows.at >= end:
                 yield values, numbers
@@ -170,16 +168,16 @@ class RecordStream:
         self._choose_columns(file.names)
         yield [], []
         n_rows = sum(file.groups)
-        for batch in batches_of(file, 0, n_rows, (), *self.columns, OF_MODEL) if n_rows else ():
+        for batch in batches_of(file, 0, n_rows, (), *self.columns, IS_FEATURE) if n_rows else ():
             yield batch.columns, list(range(self.n_rows + 1, self.n_rows + batch.n_rows + 1))
 
     @property
     def has_ids(self) -> bool:
-        """Whether rows have ids; those of JSON lines are line numbers where there is none."""
+        """Whether rows have ids. Documents without an id get their line number."""
         return self.kind == "jsonl" or self._id is not None
 
     def blocks(self) -> Iterator[RowBlock]:
-        """Collective over `comm`. Yield this rank's part of the next rows. Raises DataError on all."""
+        """Yield this rank's part of each block. Collective over `comm`. Raises DataError on all ranks."""
         comm = self.comm
         while True:
             chunk: Chunk | None = None
@@ -194,8 +192,8 @@ class RecordStream:
             records, lines = comm.scatter(pieces)
             with mpi.agreed(comm, f"reading {self.name}"):
                 ids, shard = self._make_rows(records, lines)
-            (above,), (count,) = mpi.exclusive_sum(comm, [shard.n_local])
-            first = self.n_rows + int(above)
+            (n_before,), (count,) = mpi.exclusive_sum(comm, [shard.n_local])
+            first = self.n_rows + int(n_before)
             empty = np.diff(shard.indptr) == 0 if self.rows.is_text else None
             yield replace(shard, first_row=first, first_local=first), ids, empty
             self.n_rows += int(count)
@@ -203,7 +201,7 @@ class RecordStream:
             raise DataError(f"{self.name}: no rows; expected at least one")
 
     def _make_rows(self, records: Any, lines: list[int]) -> tuple[list[str] | None, Shard]:
-        """Make rows of records. Raises DataError."""
+        """Return ids and rows of records. Raises DataError."""
         if self.kind == "jsonl":
             documents = []
             for line, record in zip(lines, records, strict=True):
@@ -212,17 +210,17 @@ class RecordStream:
                 except ValueError as error:
                     raise DataError(f"{self.name}: line {line}: {error}") from None
             ids = [document.row_id or str(line) for document, line in zip(documents, lines, strict=True)]
-            return ids, self.rows.few_texts([document.values for document in documents])
+            return ids, self.rows.text_vectoriser([document.values for document in documents])
         if self.kind == "parquet":
             batch = Batch(len(lines), records, row_namer(self.name, lines[0] - 1 if lines else 0))
         else:
-            batch = csv_batch(Path(self.name), records, lines, self.names, self.columns, OF_MODEL)
+            batch = csv_batch(Path(self.name), records, lines, self.names, self.columns, IS_FEATURE)
         ids = None if self._id is None else names_in_column(batch, self._id)
-        return ids, self.rows.table(batch, self.names)
+        return ids, self.rows.convert_table(batch, self.names)
 
 
 def _blocks(reader: LineReader) -> Iterator[tuple[bytes, int]]:
-    """Yield whole lines, and the number of lines before them; waits for those of a slow pipe."""
+    """Yield whole lines and the number of lines before them; waits for slow pipes."""
     while (pieces := reader.pieces(1)) != []:
         for text, first in pieces or ():
             yield text[: text.size - len(PADDING)].tobytes(), first
@@ -234,23 +232,20 @@ def _part(records: Any, begin: int, end: int) -> Any:
 
 
 class SvmlightRows(SvmlightStream):
-    """Rows of svmlight text, whose indices are the places of the model's features; larger ones are left out, and counted.
-
-    The labels in the text are passed over.
-    """
+    """Rows of svmlight text. Indices are feature numbers of the model; larger ones are ignored and counted. Labels are ignored."""
 
     has_ids, used = False, ""
 
     def __init__(
         self, comm: mpi.Comm, source: str | Path, model: Trained, zero_based: bool, max_line: int, block_bytes: int
     ) -> None:
-        """Collective over `comm`. Raises as `SvmlightStream`, and ConfigError for a model of text with other numbering."""
+        """Open the source. Collective over `comm`. Raises ConfigError if the numbering differs from the training text."""
         model.check_numbering(zero_based)
         super().__init__(comm, source, zero_based, max_line, block_bytes)
-        self.model, self.n_left_out = model, 0  # values of this rank's rows
+        self.model, self.n_left_out = model, 0  # ignored values in this rank's rows
 
     def blocks(self) -> Iterator[RowBlock]:
-        """Yield this rank's part of the next rows. Collective."""
+        """Yield this rank's part of each block. Collective over the communicator."""
         for rows in self.parts():
             indptr, indices, data = rows.indptr, rows.indices, rows.data
             known = indices < self.model.n_features
@@ -272,19 +267,13 @@ def predict_stream(
     top: int | None = None,
     text_format: str | None = None,
 ) -> None:
-    """Collective over `comm`. Write the labels of rows as they come, or the `top` best of each row.
-
-    `open_rows` is given the bytes of text of a block. `output` may be "-" for standard output; then `text_format` is "csv" (by
-    default), "tsv" or "jsonl". The lines are those that `predict` writes for a dataset made from the same rows.
-
-    Raises ConfigError for an unknown format and an existing output without `force`; DataError if a file cannot be read or written.
-    """
+    """Write the labels of a stream of rows; `open_rows` takes the bytes per block. Collective over `comm`. Raises DataError."""
     prediction = Prediction(comm, model, Shard.of_csr(NO_ROWS, model.n_features, model.n_labels), top)
-    is_cheap = prediction.keeps_weights or isinstance(prediction.best, InvertedTop)  # to score a few rows at a time
+    is_cheap = prediction.keeps_weights or isinstance(prediction.best, InvertedTop)  # few rows can be scored at a time
     with open_rows(min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if is_cheap else MAX_BLOCK_BYTES) as rows:
-        table = make_table(model, output, rows.has_ids, rule_of(model, top), text_format)
+        table = make_table(model, output, rows.has_ids, describe_rule(model, top), text_format)
         with open_stream(comm, table, output, force, inputs) as write:
-            log(f"{rows.name}: scoring rows as they come{rows.used}")
+            log(f"{rows.name}: scoring a stream of rows{rows.used}")
             for shard, ids, empty in rows.blocks():
                 write(prediction.find(shard, None if ids is None else partial(_part, ids), empty))
-    prediction.finish(log, output, None, "" if rows.has_ids else "; id is a row's number from 0", rows.n_left_out)
+    prediction.finish(log, output, None, "" if rows.has_ids else "; id is the row number from 0", rows.n_left_out)

@@ -1,4 +1,4 @@
-"""`hpcml.save`: the run folder of a fitted estimator, or of a pipeline of a text vectoriser and an estimator."""
+"""`hpcml.save`: write a fitted estimator or text pipeline as a run folder."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def save(
     label_titles: Sequence[str] | None = None,
     force: bool = False,
 ) -> None:
-    """Save a fitted estimator as a run folder, which `hpcml.load` and the commands read.
+    """Save a fitted estimator as a run folder for `hpcml.load` and the commands.
 
-    Call it on one rank. Rows have float32 values there: where the pipeline's are float64, its scores differ by their rounding.
+    Call it on one rank. A saved model uses float32 rows; scores differ by rounding from those of a pipeline with float64 rows.
 
     Parameters
     ----------
     estimator : estimator of hpcml, or Pipeline
         A fitted estimator, or a pipeline of a text vectoriser and an estimator. The vectoriser is scikit-learn's CountVectorizer,
-        TfidfVectorizer or HashingVectorizer, possibly with a TfidfTransformer behind; no parameter is a function.
+        TfidfVectorizer or HashingVectorizer, optionally followed by a TfidfTransformer, without functions as parameters.
     run : path
-        The run folder to make.
+        The run folder to write.
     label_names : sequence of str or None
-        The names of the labels. Default: `classes_` as texts. Two classes are one label, the second of them.
+        Names of the labels. Default: `classes_` as strings. For two classes there is one label, the second class.
     label_titles : sequence of str or None
-        Titles of the labels, "" for none.
+        Titles of the labels, "" for a label without one.
     force : bool
         Replace an existing run folder.
 
@@ -70,28 +70,28 @@ def save(
         raise ConfigError(f"{type(last).__name__} cannot be saved; expected an estimator of hpcml, or a Pipeline that ends in one")
     try:
         check_is_fitted(last)
-        found, features = describe_steps(before) if before else (RawInput(), getattr(last, "feature_names_in_", None))
+        raw_input, features = describe_steps(before) if before else (RawInput(), getattr(last, "feature_names_in_", None))
     except NotFittedError:
         raise ConfigError(f"{type(last).__name__} is not fitted; call fit before save") from None
     labels = last.classes_[-1:] if last._kind == CLASSES and len(last.classes_) == 2 else last.classes_
-    for name, given in (("label_names", label_names), ("label_titles", label_titles)):
-        if given is not None and (isinstance(given, str) or len(given) != len(labels)):
-            raise ConfigError(f"{name}={given!r}: expected a list of {len(labels)}, for the labels {labels.tolist()}")
+    for name, texts in (("label_names", label_names), ("label_titles", label_titles)):
+        if texts is not None and (isinstance(texts, str) or len(texts) != len(labels)):
+            raise ConfigError(f"{name}={texts!r}: expected a list of length {len(labels)}, for the labels {labels.tolist()}")
     names = [str(name) for name in (labels if label_names is None else label_names)]
-    if (twice := repeated(names)) is not None:
-        raise ConfigError(f"two labels have the name {named(twice)!r}; give each its own in label_names")
-    for what, texts in (("label_names", names), ("feature", [] if features is None else features)):
-        if (bad := next((text for text in texts if not text or "\0" in text or not is_unicode(text)), None)) is not None:
-            raise ConfigError(f"{what}: {bad!r} cannot be stored as a name; expected a text in UTF-8 that is not empty")
+    if (duplicate := repeated(names)) is not None:
+        raise ConfigError(f"two labels have the name {named(duplicate)!r}; set distinct label_names")
+    for name, texts in (("label_names", names), ("feature", [] if features is None else features)):
+        if (invalid := next((text for text in texts if not text or "\0" in text or not is_unicode(text)), None)) is not None:
+            raise ConfigError(f"{name}: {invalid!r} cannot be stored as a name; expected a non-empty Unicode string without NUL")
     if features is not None:
-        found.packed = np.frombuffer(NUL.join(map(str.encode, features)), np.uint8)
+        raw_input.packed = np.frombuffer(NUL.join(map(str.encode, features)), np.uint8)
     vocabulary = vocabulary_digest(features, last.n_features_in_)
     with session_of(None) as session, RunFolder(session.comm, Path(run), session.log) as folder:
         if not force and folder.path.is_dir() and any(folder.path.iterdir()):
-            raise ConfigError(f"{run} exists already; choose another folder, or give force=True")
+            raise ConfigError(f"{run} exists already; choose another folder or use force=True")
         config: dict[str, object] = {"method": methods[0], "estimator": " ".join(repr(estimator).split())}
         with folder.replaced(config, force) as fresh:
             titles = None if label_titles is None else list(map(str, label_titles))
-            last._write_model(ModelTarget(fresh / "model.h5", methods[0], names, titles, vocabulary, found))
+            last._write_model(ModelTarget(fresh / "model.h5", methods[0], names, titles, vocabulary, raw_input))
             if before:
-                _ = RowMaker(open_model(fresh)).fields  # once, before it takes the place of another
+                _ = RowMaker(open_model(fresh)).fields  # check the vectoriser before an existing folder is replaced

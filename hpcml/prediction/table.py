@@ -1,7 +1,7 @@
-"""The table of labelled rows: a line for each row and label, best first, in text, HDF5 or Parquet.
+"""Tables of predictions as text, HDF5 or Parquet: one line per row and label, best first.
 
-Columns are `id` (without ids the row's number), `label`, `title` if the labels have titles, and
-`probability` or `score`. Text and Parquet hold float32 numbers, HDF5 the float64 numbers as they are computed.
+Columns are `id` (or the row number), `label`, `title` if the labels have titles, and `probability` or `score`. Text and Parquet
+hold float32 numbers, HDF5 holds float64.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from hpcml.model.trained import Trained
 
 BIOASQ, PARQUET, HDF5 = ".json", ".parquet", ".h5"
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-TEXTS = (*DELIMITERS, ".jsonl")  # that standard output may have
+TEXTS = (*DELIMITERS, ".jsonl")  # formats of standard output
 FORMATS = (*TEXTS, PARQUET, HDF5, BIOASQ)
-BLOCK = 1 << 16  # lines that are formatted together
-GROUP = 1 << 17  # lines of a row group of Parquet
+BLOCK = 1 << 16  # lines formatted at a time
+GROUP = 1 << 17  # lines per row group of Parquet
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass
 class RowLabels:
-    """The labels of n consecutive rows, best first: row places[i] has label labels[i] with values[i]."""
+    """Labels of n consecutive rows, best first: row rows[i] has label labels[i] with values[i]."""
 
-    first: int  # place of the first row among all rows that are written
-    ids: Sequence[str | int]  # of the n rows; without ids, their numbers
-    places: np.ndarray  # (n_lines,) ascending, of 0 to n - 1
-    labels: np.ndarray  # (n_lines,) numbers of labels
+    first: int  # index of the first row in the output
+    ids: Sequence[str | int]  # (n,) ids or numbers of the rows
+    rows: np.ndarray  # (n_lines,) ascending indices into `ids`
+    labels: np.ndarray  # (n_lines,) label numbers
     values: np.ndarray  # (n_lines,) probabilities, or scores if the model has none
 
 
 def format_numbers(values: np.ndarray, pattern: str = "%.9g\n") -> list[str]:
-    r"""Return float64 numbers (n) as float32, in the fewest digits that give each float32 back; `pattern` ends with "\n"."""
+    r"""Format numbers as float32 with the fewest digits that restore the float32; `pattern` ends with "\n"."""
     single = np.clip(values, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32)
     exact = single.astype(np.float64)
     with np.errstate(divide="ignore"):
         exponents = np.where(exact == 0.0, 0.0, np.floor(np.log10(np.abs(exact))))
     rounded = exact.copy()
-    for digits in (8, 7, 6):  # six digits hold every number that has fewer; %.9g leaves out zeros at the end
+    for digits in (8, 7, 6):  # %.9g omits trailing zeros, so fewer digits need no attempt
         scale = 10.0 ** (digits - 1 - exponents)
         fewer = np.rint(exact * scale) / scale
         rounded = np.where(fewer.astype(np.float32) == single, fewer, rounded)
@@ -58,12 +58,11 @@ def format_numbers(values: np.ndarray, pattern: str = "%.9g\n") -> list[str]:
 
 
 class TextTable:
-    """The table as CSV, TSV or JSON lines."""
+    """A table as CSV, TSV or JSON lines."""
 
     end = b""
 
     def __init__(self, model: Trained, column: str, ending: str) -> None:
-        """`column` is the name of the numbers' column."""
         names, titles = model.label_names, model.label_titles
         if (delimiter := DELIMITERS.get(ending)) is None:
             self.begin, dumps = b"", partial(json.dumps, ensure_ascii=False)
@@ -79,64 +78,63 @@ class TextTable:
             self.begin = delimiter.join(header).encode() + b"\n"
             self.id_cells = lambda ids: [line[:-1] + delimiter for line in csv_lines(([name] for name in ids), delimiter)]
 
-    def encode(self, found: RowLabels) -> Iterator[bytes]:
-        """Yield the lines of rows, in pieces."""
-        ids = self.id_cells(found.ids) if found.labels.size else []
-        for begin in range(0, found.labels.size, BLOCK):
-            some = slice(begin, begin + BLOCK)
-            cells = [""] * (3 * found.labels[some].size)
-            cells[::3] = map(ids.__getitem__, found.places[some].tolist())
-            cells[1::3] = map(self.labels.__getitem__, found.labels[some].tolist())
-            cells[2::3] = format_numbers(found.values[some], self.number)
-            yield "".join(cells).encode(errors="backslashreplace")  # half of a surrogate pair becomes JSON's escape
+    def encode(self, lines: RowLabels) -> Iterator[bytes]:
+        """Yield the encoded lines in pieces."""
+        ids = self.id_cells(lines.ids) if lines.labels.size else []
+        for begin in range(0, lines.labels.size, BLOCK):
+            block = slice(begin, begin + BLOCK)
+            cells = [""] * (3 * lines.labels[block].size)
+            cells[::3] = map(ids.__getitem__, lines.rows[block].tolist())
+            cells[1::3] = map(self.labels.__getitem__, lines.labels[block].tolist())
+            cells[2::3] = format_numbers(lines.values[block], self.number)
+            yield "".join(cells).encode(errors="backslashreplace")  # lone surrogates become escapes of JSON
 
 
 class BioasqJson:
-    """BioASQ's JSON: the labels of each row, also of those without any."""
+    """BioASQ JSON: the labels of each row, including rows without labels."""
 
     begin, end = b'{"documents": [', b"\n]}\n"
 
     def __init__(self, model: Trained) -> None:
         self.names = model.label_names
 
-    def encode(self, found: RowLabels) -> Iterator[bytes]:
-        """Yield the documents of rows."""
-        bounds = np.searchsorted(found.places, np.arange(len(found.ids) + 1)).tolist()
-        for row, name in enumerate(found.ids):
+    def encode(self, lines: RowLabels) -> Iterator[bytes]:
+        """Yield one encoded document per row."""
+        bounds = np.searchsorted(lines.rows, np.arange(len(lines.ids) + 1)).tolist()
+        for row, name in enumerate(lines.ids):
             text = str(name)
             pmid = int(text) if text.isascii() and text.isdigit() and str(int(text)) == text else text
-            labels = [self.names[label] for label in found.labels[bounds[row] : bounds[row + 1]].tolist()]
-            yield (("," if found.first + row else "") + "\n" + json.dumps({"pmid": pmid, "labels": labels})).encode()
+            labels = [self.names[label] for label in lines.labels[bounds[row] : bounds[row + 1]].tolist()]
+            yield (("," if lines.first + row else "") + "\n" + json.dumps({"pmid": pmid, "labels": labels})).encode()
 
 
 class BinaryTable:
-    """The table in HDF5 or Parquet: ranks `encode` lines as arrays, of which rank 0 makes the file with `write`."""
+    """A table as HDF5 or Parquet: ranks `encode` lines as arrays, and rank 0 writes the file from them with `write`."""
 
     begin = end = b""
 
     def __init__(self, model: Trained, column: str, ending: str, has_ids: bool, about: dict[str, str]) -> None:
-        """`about`: texts that the file says about itself."""
         self.model, self.column, self.has_ids, self.about = model, column, has_ids, about
         self.write = self._write_hdf5
         if ending == PARQUET:
             self.write = self._write_parquet
             pyarrow()
 
-    def encode(self, found: RowLabels) -> Iterator[bytes]:
-        """Yield lines as arrays of NumPy: labels, values, ids (numbers, or the lengths of UTF-8 text) and that text."""
-        for begin in range(0, found.labels.size, BLOCK):
-            some = slice(begin, begin + BLOCK)
-            ids = [found.ids[place] for place in found.places[some].tolist()]
+    def encode(self, lines: RowLabels) -> Iterator[bytes]:
+        """Yield lines as saved NumPy arrays: labels, values, row numbers or lengths of the UTF-8 ids, and the ids."""
+        for begin in range(0, lines.labels.size, BLOCK):
+            block = slice(begin, begin + BLOCK)
+            ids = [lines.ids[row] for row in lines.rows[block].tolist()]
             codes = [storable(name).encode() for name in ids if isinstance(name, str)]
             numbers = [len(code) for code in codes] if self.has_ids else ids
             file = io.BytesIO()
-            for values, dtype in ((found.labels[some], "<i4"), (found.values[some], "<f8"), (numbers, "<i8")):
+            for values, dtype in ((lines.labels[block], "<i4"), (lines.values[block], "<f8"), (numbers, "<i8")):
                 np.lib.format.write_array(file, np.asarray(values, dtype=dtype))
             np.lib.format.write_array(file, np.frombuffer(b"".join(codes), dtype=np.uint8))
             yield file.getvalue()
 
     def _blocks(self, parts: Iterable[Path]) -> Iterator[list[Any]]:
-        """Yield labels, values and ids of GROUP lines at a time, so that the bytes of a file do not depend on the parts."""
+        """Yield labels, values and ids of GROUP lines at a time, so the bytes of the file do not depend on the parts."""
         waiting: list[Any] = [np.empty(0, "<i4"), np.empty(0), []]
         for part in parts:
             size = part.stat().st_size
@@ -154,7 +152,6 @@ class BinaryTable:
         yield waiting
 
     def _write_hdf5(self, path: Path, parts: Iterable[Path], n_lines: int, target: Path) -> None:
-        """Write the columns `id`, `label` (numbers of `label_names`) and the numbers' column. Local; raises OSError."""
         with editing(path, new=True, target=target) as file:
             stamp(file, "predictions")
             file.attrs.update(self.about)
@@ -169,17 +166,16 @@ class BinaryTable:
                 begin += block[0].size
 
     def _write_parquet(self, path: Path, parts: Iterable[Path], n_lines: int, target: Path) -> None:
-        """Write the table in row groups of GROUP lines. Local; raises DataError."""
         pa = pyarrow()
         names = {"label": self.model.label_names, "title": self.model.label_titles}
-        texts = {name: pa.array([storable(each) for each in some]) for name, some in names.items() if some is not None}
+        texts = {name: pa.array(list(map(storable, values))) for name, values in names.items() if values is not None}
         fields = [("id", pa.string() if self.has_ids else pa.int64()), *((name, pa.string()) for name in texts)]
         schema = pa.schema([*fields, (self.column, pa.float32())], metadata={"hpcml": json.dumps(self.about)})
         try:
             with path.open("wb") as file, pa.parquet.ParquetWriter(file, schema) as out:
                 for labels, values, ids in self._blocks(parts):
-                    places, numbers = pa.array(labels), pa.array(np.clip(values, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32))
-                    columns = [pa.array(ids, fields[0][1]), *(text.take(places) for text in texts.values()), numbers]
+                    indices, numbers = pa.array(labels), pa.array(np.clip(values, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32))
+                    columns = [pa.array(ids, fields[0][1]), *(text.take(indices) for text in texts.values()), numbers]
                     out.write_table(pa.table(columns, schema=schema), row_group_size=GROUP)
         except OSError as error:
             raise file_error(target, "write", error) from None
@@ -189,27 +185,27 @@ Table: TypeAlias = TextTable | BioasqJson | BinaryTable
 
 
 def about(model: Trained, rule: str) -> dict[str, str]:
-    """Texts that a file says about itself: its model, by which rule labels were given, and the origin of probabilities."""
+    """Return the attributes of a file: model, method, rule that assigns labels, and origin of the probabilities."""
     texts = {"model": "/".join(model.path.resolve().parts[-2:]), "method": str(model.attrs.get("method", "")), "rule": rule}
     return texts | ({"probabilities": model.probability_source} if model.probability_source else {})
 
 
 def make_table(model: Trained, output: Path, has_ids: bool, rule: str, text_format: str | None = None) -> Table:
-    """Return the table of the ending of `output`, or of `text_format` for "-", the standard output. Raises ConfigError."""
+    """Return the table for the extension of `output`, or for `text_format` if it is "-" (standard output). Raises ConfigError."""
     to_standard, ending = str(output) == "-", output.suffix.lower()
     if to_standard:
         ending = f".{text_format or 'csv'}"
         if ending not in TEXTS:
             raise OptionError("format", text_format, "expected csv, tsv or jsonl for standard output")
     elif ending not in FORMATS:
-        raise ConfigError(f"{output}: unknown kind of file {ending!r}; the name must end in one of {', '.join(FORMATS)}")
+        raise ConfigError(f"{output}: unknown file format {ending!r}; the name must end in one of {', '.join(FORMATS)}")
     elif text_format is not None and text_format != ("bioasq" if ending == BIOASQ else ending[1:]):
-        raise OptionError("format", text_format, f"does not fit the ending of {output}; remove it")
+        raise OptionError("format", text_format, f"does not match the extension of {output}; remove it")
     column = "score" if model.sigmoids is None else "probability"
     if ending in TEXTS:
         return TextTable(model, column, ending)
     if ending == BIOASQ:
         if not has_ids:
-            raise DataError("the rows have no ids, but BioASQ's JSON needs them (pmid); convert the data from a source with ids")
+            raise DataError("the rows have no ids, which BioASQ JSON needs (pmid); convert the data from a source with ids")
         return BioasqJson(model)
     return BinaryTable(model, column, ending, has_ids, about(model, rule))

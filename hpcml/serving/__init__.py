@@ -1,6 +1,6 @@
-"""Answering over HTTP: the headings of texts, and a page to try them in.
+"""HTTP server for labels of texts, with a page to try it.
 
-A request comes to `serve` (uvicorn in a thread), becomes a question in `requests`, waits with others for the one thread that scores
-(`worker`), and gets headings from `suggest`: the rows that `convert --like` would make of its texts, scored by the model. `app` has
-the addresses and the answers. Begin with `serve`, then `app`.
+`serve` runs uvicorn in a thread. `app` has the addresses and the answers, `requests` parses and checks requests, and `suggest`
+finds labels: it converts texts to rows as `convert --like` and scores them. All texts are scored by a single thread (`worker`).
+Begin with `serve`, then `app`.
 """

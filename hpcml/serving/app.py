@@ -1,6 +1,6 @@
-"""The addresses of the server, as Annif has them (REST API, backend `http`): an ASGI application.
+"""The ASGI application with the addresses of Annif's REST API (for Annif's backend `http`).
 
-Every request has an answer, in JSON where something is wrong ("problem details", RFC 9457), and a line of JSON in the access log.
+Every request is answered, errors as JSON problem details (RFC 9457), and logged as a line of JSON.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from hpcml.errors import HpcmlError
 from hpcml.evaluation.probabilities import probabilities
 from hpcml.log import visible
 from hpcml.serving.metrics import METRICS, Metrics
-from hpcml.serving.requests import FORM, JSON, Refused, form_of, question_of_form, question_of_json, questions_of_json
+from hpcml.serving.requests import FORM, JSON, RequestError, parse_form, parse_form_question, parse_json_batch, parse_json_question
 from hpcml.serving.suggest import Suggester, Suggestion
 from hpcml.serving.worker import Worker
 from hpcml.version import version
 
-PROJECT, GIVEN = "hpcml", "hpcml-given"  # all headings, and those that the model gives: Annif does not ask which they are
-HERE = Path(__file__).parent
+# Project names in addresses: all labels, and only labels above their thresholds (a client of Annif cannot request these).
+PROJECT, GIVEN = "hpcml", "hpcml-given"
+FOLDER = Path(__file__).parent
 FILES = {"/": ("page.html", "text/html"), "/page.css": ("page.css", "text/css"), "/page.js": ("page.js", "text/javascript")}
-NOTHING = ("default-src", "base-uri", "form-action", "frame-ancestors")
-RULES = "; ".join(
-    [*(f"{each} 'none'" for each in NOTHING), *(f"{each}-src 'self'" for each in ("script", "style", "connect")), "img-src data:"]
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:"
 )
-ALWAYS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
-NO_WORDS = "no known words: the model has none of the words of this text"
-LONGEST_PATH = 200  # letters of a path in the log
+COMMON_HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
+NO_KNOWN_WORD = "the text contains no word of the model's vocabulary"
+MAX_LOGGED_PATH = 200  # characters
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -43,17 +44,17 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """A request's bytes, the seconds that it may take, those to its answer; texts that may wait."""
+    """Limits on requests."""
 
     body_bytes: int = 8 << 20
-    body_seconds: float = 10.0
+    body_seconds: float = 10.0  # to receive a body
     answer_seconds: float = 30.0
-    waiting: int = 256
+    waiting: int = 256  # texts that wait for the scoring thread
 
 
 @dataclass
 class Answer:
-    """An answer, and its line in the log."""
+    """An HTTP response, with the number of texts and the problem for the log."""
 
     status: int
     content: bytes
@@ -63,80 +64,81 @@ class Answer:
     problem: str = ""
 
 
-class Gone(Exception):
-    """The client has left."""
+class ClientDisconnected(Exception):
+    """The client closed the connection before its request was complete."""
 
 
-def as_json(value: object, status: int = 200, **headers: str) -> Answer:
-    """An answer in JSON; a number that is none is an error of ours."""
+def json_answer(value: object, status: int = 200, **headers: str) -> Answer:
+    """Return a JSON response. Raises ValueError for NaN and infinity."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Answer(status, text.encode(errors="backslashreplace"), f"{JSON}; charset=utf-8", headers)
 
 
-def as_problem(status: int, detail: str, **headers: str) -> Answer:
-    """An answer that says what is wrong."""
-    about = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": visible(detail)}
-    answer = as_json(about, status, **headers)
-    answer.kind, answer.problem = "application/problem+json", about["detail"]  # type: ignore[assignment]
+def problem_answer(status: int, detail: str, **headers: str) -> Answer:
+    """Return an error response with problem details."""
+    detail = visible(detail)
+    problem = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    answer = json_answer(problem, status, **headers)
+    answer.kind, answer.problem = "application/problem+json", detail
     return answer
 
 
 class App:
-    """Answers requests about one model."""
+    """Answers requests for labels of texts; `about` describes the model to clients, `log` takes lines of the access log."""
 
     def __init__(self, suggester: Suggester, about: dict[str, Any], limits: RequestLimits, log: Callable[[str], None]) -> None:
-        """`about`: what is said of the model; `log` takes the lines of the access log."""
         self.suggester, self.limits, self.log = suggester, limits, log
         self.worker, self.metrics = Worker(suggester, limits.waiting), Metrics(version())
         self.thresholds = probabilities(suggester.model.thresholds[None], *suggester.sigmoids)[0].tolist()
         names = (PROJECT, GIVEN)
-        api = json.loads((HERE / "openapi.json").read_bytes())
+        api = json.loads((FOLDER / "openapi.json").read_bytes())
         api["info"]["version"] = version()
-        title = as_json({"title": "hpcml serve, with Annif's REST API", "version": version()})
+        title = json_answer({"title": "hpcml serve, with Annif's REST API", "version": version()})
         self.pages = {
             "/v1": title,
             "/v1/": title,
-            "/v1/projects": as_json({"projects": [about | {"project_id": name} for name in names]}),
-            **{f"/v1/projects/{name}": as_json(about | {"project_id": name}) for name in names},
-            "/openapi.json": as_json(api),
+            "/v1/projects": json_answer({"projects": [about | {"project_id": name} for name in names]}),
+            **{f"/v1/projects/{name}": json_answer(about | {"project_id": name}) for name in names},
+            "/openapi.json": json_answer(api),
         }
         for path, (name, kind) in FILES.items():
-            headers = {"content-security-policy": RULES}
-            self.pages[path] = Answer(200, (HERE / name).read_bytes(), f"{kind}; charset=utf-8", headers)
-        self.forms = {f"/v1/projects/{name}/suggest": name == GIVEN for name in names}  # whether only what the model gives
+            headers = {"content-security-policy": CONTENT_SECURITY_POLICY}
+            self.pages[path] = Answer(200, (FOLDER / name).read_bytes(), f"{kind}; charset=utf-8", headers)
+        # by address: whether only labels above their thresholds are returned
+        self.forms = {f"/v1/projects/{name}/suggest": name == GIVEN for name in names}
         self.batches = {f"{path}-batch": only_given for path, only_given in self.forms.items()}
-        dead = as_problem(503, "it does not score texts any more")
+        stopped = problem_answer(503, "the scoring thread has stopped; restart the server")
         self.calls = {
-            "/health": lambda: as_json({"status": "ok"}) if self.worker.lives else dead,
+            "/health": lambda: json_answer({"status": "ok"}) if self.worker.is_alive else stopped,
             "/metrics": lambda: Answer(200, "".join(f"{line}\n" for line in self.metrics.lines()).encode(), METRICS, {}),
         }
         self.addresses = {*self.pages, *self.calls, *self.forms, *self.batches}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answer one request (ASGI)."""
         begin = time.perf_counter()
         try:
             answer = await self._answer(scope, receive)
-        except Gone:
-            self._note(scope, begin, 499, 0, 0, "the client left")
+        except ClientDisconnected:
+            self._log_request(scope, begin, 499, 0, 0, "the client closed the connection")
             return
-        except asyncio.CancelledError:  # uvicorn cancels requests that are in progress when the server has no more time
-            answer = as_problem(503, "the server is shutting down; try again later", connection="close", **{"retry-after": "5"})
-        headers = {**ALWAYS, **answer.headers, "content-type": answer.kind, "content-length": str(len(answer.content))}
+        except asyncio.CancelledError:  # uvicorn cancels open requests when the shutdown takes too long
+            answer = problem_answer(503, "the server is shutting down; try again later", connection="close", **{"retry-after": "5"})
+        headers = {**COMMON_HEADERS, **answer.headers, "content-type": answer.kind, "content-length": str(len(answer.content))}
         pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-        self._note(scope, begin, answer.status, answer.n_texts, len(answer.content), answer.problem)
+        self._log_request(scope, begin, answer.status, answer.n_texts, len(answer.content), answer.problem)
         await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.content})
 
-    def _note(self, scope: Scope, begin: float, status: int, n_texts: int, size: int, problem: str) -> None:
-        """Count the request, and write a line of the access log; texts are not in it."""
+    def _log_request(self, scope: Scope, begin: float, status: int, n_texts: int, size: int, problem: str) -> None:
+        """Count a request and log it. The log never contains texts."""
         client, seconds = scope.get("client") or ("", 0), time.perf_counter() - begin
         self.metrics.add(scope["path"] if scope["path"] in self.addresses else "other", status, seconds, n_texts)
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "client": client[0],
             "method": scope["method"][:20],
-            "path": scope["path"][:LONGEST_PATH],
+            "path": scope["path"][:MAX_LOGGED_PATH],
             "status": status,
             "texts": n_texts,
             "bytes": size,
@@ -149,83 +151,84 @@ class App:
         allowed = "POST" if path in self.forms or path in self.batches else "GET"
         try:
             if path not in self.addresses:
-                raise Refused(404, "there is no such address")
+                raise RequestError(404, "unknown address; see /openapi.json")
             if method != allowed:
-                raise Refused(405, f"{scope['method'][:20]}: not here", allow=allowed)
+                raise RequestError(405, f"method {scope['method'][:20]} is not allowed; use {allowed}", allow=allowed)
             if path in self.pages:
                 return self.pages[path]
             if path in self.calls:
                 return self.calls[path]()
-            return await self.suggest(scope, receive)
-        except Refused as refused:
-            return as_problem(refused.status, refused.detail, **refused.headers)
+            return await self._suggest(scope, receive)
+        except RequestError as error:
+            return problem_answer(error.status, error.detail, **error.headers)
         except HpcmlError as error:
-            return as_problem(500, str(error))
-        except Gone:
+            return problem_answer(500, str(error))
+        except ClientDisconnected:
             raise
-        except Exception as error:  # noqa: BLE001 - the server goes on
+        except Exception as error:  # noqa: BLE001 - the server must stay available
             traceback.print_exc(file=sys.stderr)
-            return as_problem(500, f"failed unexpectedly: {type(error).__name__}")
+            return problem_answer(500, f"unexpected error: {type(error).__name__}")
 
-    async def body(self, scope: Scope, receive: Receive) -> bytes:
-        """The body of a request. Raises Refused for one that is too long or too slow, Gone."""
-        parts, size, most = [], 0, self.limits.body_bytes
+    async def _read_body(self, receive: Receive) -> bytes:
+        """Receive the body of a request. Raises RequestError if it is too long or too slow, ClientDisconnected."""
+        parts, size, limit = [], 0, self.limits.body_bytes
         try:
             async with asyncio.timeout(self.limits.body_seconds):
                 while True:
                     message = await receive()
                     if message["type"] != "http.request":
-                        raise Gone
+                        raise ClientDisconnected
                     size += len(message.get("body", b""))
-                    if size <= most:
+                    if size <= limit:
                         parts.append(message.get("body", b""))
                     else:
-                        parts.clear()  # the rest is read and dropped, for else the client would not hear why
+                        parts.clear()  # read the rest without keeping it, because clients do not read the answer before
                     if not message.get("more_body", False):
                         break
         except TimeoutError:
-            raise Refused(408, f"the request was not here after {self.limits.body_seconds:g} s", connection="close") from None
-        if size > most:
-            raise Refused(413, f"a body of {size:,} bytes, but at most {most:,}", connection="close")
+            detail = f"the request was not complete after {self.limits.body_seconds:g} s"
+            raise RequestError(408, detail, connection="close") from None
+        if size > limit:
+            raise RequestError(413, f"the body has {size:,} bytes; at most {limit:,} are allowed", connection="close")
         return b"".join(parts)
 
-    async def suggest(self, scope: Scope, receive: Receive) -> Answer:
-        """The headings of one text, or of several. Raises Refused, also if too many wait or that takes too long."""
+    async def _suggest(self, scope: Scope, receive: Receive) -> Answer:
+        """Return the labels of one or several texts. Raises RequestError, also if too many texts wait or scoring takes too long."""
         path, fields, seconds = scope["path"], self.suggester.fields, self.limits.answer_seconds
         expected = (FORM, JSON) if path in self.forms else (JSON,)
         header = next((value for name, value in scope["headers"] if name == b"content-type"), b"").decode("latin-1")
         kind = header.partition(";")[0].strip().lower()
         if kind not in expected:
-            raise Refused(415, f"content-type {header[:60]!r}, but expected {' or '.join(expected)}", connection="close")
-        body, query, names = await self.body(scope, receive), form_of(scope["query_string"], "the query"), [""]
+            raise RequestError(415, f"content-type {header[:60]!r}; expected {' or '.join(expected)}", connection="close")
+        body, query, names = await self._read_body(receive), parse_form(scope["query_string"], "query"), [""]
         if path in self.batches:
-            questions, names = questions_of_json(body, query, fields, self.batches[path])
+            questions, names = parse_json_batch(body, query, fields, self.batches[path])
         elif query:
-            raise Refused(400, f"{next(iter(query))[:60]}: parameters of suggest are in the body, not in the address")
+            raise RequestError(400, f"query parameter {next(iter(query))[:60]}: parameters of suggest belong in the body")
         elif kind == JSON:
-            questions, names = question_of_json(body, fields, self.forms[path])
+            questions, names = parse_json_question(body, fields, self.forms[path])
         else:
-            questions = [question_of_form(form_of(body, "the body"), fields, self.forms[path])]
-        headings: Sequence[list[Suggestion] | None] = []
+            questions = [parse_form_question(parse_form(body, "body"), fields, self.forms[path])]
+        suggestions: Sequence[list[Suggestion] | None] = []
         if questions:
             future = self.worker.submit(questions)
             if future is None:
-                raise Refused(503, "too many texts wait; come again later", **{"retry-after": "1"})
+                raise RequestError(503, "too many texts are waiting; try again later", **{"retry-after": "1"})
             try:
                 async with asyncio.timeout(seconds):
-                    headings = await asyncio.wrap_future(future)
+                    suggestions = await asyncio.wrap_future(future)
             except TimeoutError:
-                raise Refused(503, f"no answer after {seconds:g} s; come again later", **{"retry-after": "5"}) from None
-        lines, label_names, titles = list[dict[str, Any]](), self.suggester.model.label_names, self.suggester.titles
-        for name, question, suggestions in zip(names, questions, headings, strict=True):
+                raise RequestError(503, f"no answer after {seconds:g} s; try again later", **{"retry-after": "5"}) from None
+        out, label_names, titles = list[dict[str, Any]](), self.suggester.model.label_names, self.suggester.titles
+        for name, question, labels in zip(names, questions, suggestions, strict=True):
             results = [
                 {"uri": label_names[each.label], "label": titles[each.label], "score": each.probability}
-                | {"threshold": self.thresholds[each.label], "given": each.given}
+                | {"threshold": self.thresholds[each.label], "given": each.is_given}
                 | ({"words": each.words} if question.n_words > 0 else {})
-                for each in suggestions or ()
+                for each in labels or ()
             ]
-            warning = {"warning": NO_WORDS} if suggestions is None else {}
-            lines.append({"results": results} | warning | ({"document_id": name} if name else {}))
-        answer = as_json(lines[0] if path in self.forms else lines)
-        answer.n_texts = len(lines)
+            warning = {"warning": NO_KNOWN_WORD} if labels is None else {}
+            out.append({"results": results} | warning | ({"document_id": name} if name else {}))
+        answer = json_answer(out[0] if path in self.forms else out)
+        answer.n_texts = len(out)
         return answer

@@ -183,7 +183,7 @@ def test_too_wide_for_a_model(problem, tmp_path, monkeypatch):
 def test_rules():
     bounds, values = probabilities(np.array([1.0, 2, 2, 3, 4, 5]), np.array([0, 1, 0, 0, 1, 1]), np.full(6, 1 / 6))
     assert bounds.tolist() == [1, 3, 5] and values == pytest.approx([0, 1 / 3, 1])
-    votes = Votes.of_numbers(as_numbers([Voter(2.0, bounds, values), Voter(1.0, np.array([0.0]), np.array([0.5]))]), 3)
+    votes = Votes.decode(as_numbers([Voter(2.0, bounds, values), Voter(1.0, np.array([0.0]), np.array([0.5]))]), 3)
     found = votes(np.array([[0.5, 1.0, 1.5, 3.5, 9.0], [0.0] * 5, [np.nan] * 5]))
     assert found + 0.5 == pytest.approx([0.5 / 3, 0.5 / 3, (2 / 3 + 0.5) / 3, 2.5 / 3, 2.5 / 3])
     even = Votes((Voter(1.0, np.array([0.0]), np.array([0.5])),))(np.zeros((1, 1)))

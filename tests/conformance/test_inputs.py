@@ -1,18 +1,15 @@
-"""Rows and labels that a caller passes to classifiers: checked before compiled code reads them, and never changed."""
+"""Rows and labels passed to classifiers: checked before compiled code reads them, and never changed."""
 
 import importlib
 import inspect
 import pkgutil
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import cross_val_predict
 from sklearn.utils import get_tags
 from support.make import classifier_bytes
 from support.methods import ESTIMATORS, learnt, make
@@ -25,7 +22,7 @@ from hpcml.model.naive_bayes import GaussianNB
 
 N_ROWS, N_FEATURES = 60, 20
 CALLS = ("predict", "decision_function", "predict_proba", "predict_log_proba", "predict_joint_log_proba")
-# Beside those of the registry: classifiers that may be base learners, and others on sparse rows.
+# In addition to the registry: naive Bayes, and further classifiers on sparse rows.
 MORE = {
     "kernel-nb": KernelNB,
     "gaussian-nb": GaussianNB,
@@ -44,7 +41,7 @@ def new(name):
 
 
 def example():
-    """Rows of few whole numbers, and their two classes."""
+    """Return sparse rows of small integers, and two classes."""
     rng = np.random.default_rng(3)
     y = np.arange(N_ROWS) % 2
     dense = rng.integers(1, 4, (N_ROWS, N_FEATURES)) * (rng.random((N_ROWS, N_FEATURES)) < 0.15)
@@ -63,7 +60,7 @@ def state(estimator):
 
 
 def parts(X):
-    """The arrays of a matrix, by name."""
+    """Return the arrays of a matrix by name."""
     if not sp.issparse(X):
         return {"": np.asarray(X)}
     names = ("data", "indices", "indptr", "row", "col", "offsets")
@@ -71,11 +68,11 @@ def parts(X):
 
 
 def held(X):
-    """Copies of a matrix' arrays, with their types."""
+    """Return the types and bytes of the arrays of a matrix."""
     return {name: (array.dtype.str, array.tobytes()) for name, array in parts(X).items()}
 
 
-def test_every_classifier_is_among_them():
+def test_covers_all_classifiers():
     public = {getattr(hpcml, name) for name in hpcml.__all__ if inspect.isclass(getattr(hpcml, name))}
     modules = [
         importlib.import_module(each.name) for each in pkgutil.walk_packages(hpcml.__path__, "hpcml.") if "estimator" in each.name
@@ -89,17 +86,14 @@ def test_every_classifier_is_among_them():
     assert {METHODS[name].estimator for name in ALL if name in METHODS} == {m.estimator for m in METHODS.values() if m.estimator}
 
 
-# damaged matrices
-
-
 def damaged(**changes):
-    """A maker of rows whose arrays are changed, behind the back of scipy."""
+    """Return a function that changes arrays of a matrix without SciPy's checks."""
 
     def of(X):
         X = X.copy()
         for part, change in changes.items():
             array = getattr(X, part).copy()
-            setattr(X, part, found if (found := change(array)) is not None else array)
+            setattr(X, part, changed if (changed := change(array)) is not None else array)
         return X
 
     return of
@@ -110,7 +104,7 @@ def put(part, place, value):
 
 
 def in_format(kind, part, place, value):
-    """A maker of rows in another sparse format with an index outside."""
+    """Return a function that converts a matrix and sets an invalid index."""
 
     def of(X):
         X = X.asformat(kind, copy=True)
@@ -126,12 +120,8 @@ def swap(array):
 
 BAD = {
     "above": (put("indices", 3, N_FEATURES + 3), r"row 1: index 23, but expected 0 to 19"),
-    "the first above": (put("indices", -1, N_FEATURES), r"row 60: index 20, but expected 0 to 19"),
     "negative": (put("indices", 3, -1), r"row 1: index -1, but expected 0 to 19"),
-    "largest": (put("indices", 0, 2**31 - 1), "row 1: index 2147483647, but expected 0 to 19"),
-    "smallest": (put("indices", 0, -(2**31)), "row 1: index -2147483648, but expected 0 to 19"),
     "int64": (damaged(indices=lambda a: np.append(a[:-1], np.int64(2**40))), r"row 60: index 1099511627776, but expected"),
-    "int64 negative": (damaged(indices=lambda a: np.append(a[:-1], -np.int64(2**40))), r"row 60: index -1099511627776, but"),
     "uint64": (
         damaged(indices=lambda a: np.append(a[:-1].astype(np.uint64), np.uint64(2**63))),
         "row 60: index 9223372036854775808",
@@ -148,13 +138,10 @@ BAD = {
     "begins later": (put("indptr", 0, 1), "indptr begins with 1, but expected 0"),
     "ends later": (put("indptr", -1, 10**6), r"indptr ends with 1000000, but there are \d+ values"),
     "short indptr": (damaged(indptr=lambda a: a[:-1]), "indptr has 60 numbers, but expected 61"),
-    "long indptr": (damaged(indptr=lambda a: np.append(a, a[-1])), "indptr has 62 numbers, but expected 61"),
     "short indices": (damaged(indices=lambda a: a[:-1]), r"indices has \d+ numbers, but data has \d+"),
     "short data": (damaged(data=lambda a: a[:-1]), r"indices has \d+ numbers, but data has \d+"),
     "matrix of data": (damaged(data=lambda a: a[:, None]), "data has 2 dimensions, but expected 1"),
-    "short both": (damaged(data=lambda a: a[:-1], indices=lambda a: a[:-1]), "indptr ends with"),
     "csc": (in_format("csc", "indices", 2, N_ROWS), r"column 1: index 60, but expected 0 to 59"),
-    "csc negative": (in_format("csc", "indices", 2, -5), r"column 1: index -5, but expected 0 to 59"),
     "csc falls": (in_format("csc", "indptr", 2, 0), r"column 2: indptr goes down"),
     "coo row": (in_format("coo", "row", 2, N_ROWS), "damaged matrix: axis 0 index 60 exceeds matrix dimension 60"),
     "coo column": (in_format("coo", "col", 2, -1), "damaged matrix: negative axis 1 index: -1"),
@@ -165,11 +152,14 @@ BAD = {
 }
 
 
+FEW_BAD = ["above", "negative", "int64", "falls", "ends later", "short data", "csc", "coo row"]
+
+
 @each
-def test_damaged_rows_are_refused_by_every_call(name):
+def test_rejects_damaged_rows(name):
     X, y = example()
     found, before = fitted(name), state(fitted(name))
-    for make_bad, text in BAD.values():
+    for make_bad, text in BAD.values() if name in ("dual", "kernel-nb", "mbw") else map(BAD.get, FEW_BAD):
         bad = make_bad(X)
         kept = held(bad)
         calls = [(new(name).fit, (y,)), (found.score, (y,))]
@@ -184,7 +174,7 @@ def test_damaged_rows_are_refused_by_every_call(name):
 
 
 @sets
-def test_damaged_label_sets_are_refused(name):
+def test_rejects_damaged_label_sets(name):
     X, y = example()
     Y = sp.csr_matrix(np.column_stack([y, 1 - y, y]))
     found = new(name).fit(X, Y)
@@ -206,23 +196,20 @@ def test_damaged_label_sets_are_refused(name):
     assert held(twice) == kept
 
 
-# sound matrices of every kind
-
-
 def unsorted(X):
-    """The rows with their columns in descending order."""
+    """Return the rows with descending columns."""
     order = np.lexsort((-X.indices, np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))))
     return sp.csr_matrix((X.data[order], X.indices[order], X.indptr), X.shape)
 
 
 def with_duplicates(X):
-    """Every value as two halves, in descending order of the columns."""
+    """Return the rows with each value split in two halves and descending columns."""
     X = unsorted(X)
     return sp.csr_matrix((np.repeat(X.data / 2, 2), np.repeat(X.indices, 2), 2 * X.indptr), X.shape)
 
 
 def cancelled(X):
-    """With values that add up to 0 where there is none, in front of the others."""
+    """Return the rows with additional pairs of values that cancel."""
     more = sp.csr_matrix((X.toarray() == 0).astype(float))
     both = [sp.vstack([more[[row]], -more[[row]], X[[row]]]) for row in range(X.shape[0])]
     return sp.csr_matrix(
@@ -276,8 +263,11 @@ SOUND = {
 }
 
 
+FEW_SOUND = ["unsorted", "duplicates", "cancelled", "read-only, duplicates", "int64", "int32, int64", "csc", "csr_array", "dense"]
+
+
 @each
-def test_sound_rows_of_every_kind_are_the_same_rows(name):
+def test_equal_rows_in_all_formats(name):
     X, y = example()
     found = fitted(name)
     with_zeros = (
@@ -286,8 +276,9 @@ def test_sound_rows_of_every_kind_are_the_same_rows(name):
         "dense",
         "dense, columns first",
         "dense, read-only",
-    )  # which naive Bayes sums up in another order
-    for kind, change in SOUND.items():
+    )  # summed in another order by naive Bayes
+    for kind in SOUND if name in ("dual", "kernel-nb", "psbml", "mbw") else FEW_SOUND:
+        change = SOUND[kind]
         rows = change(X)
         kept = held(rows)
         assert (found.predict(rows) == found.predict(X)).all(), kind
@@ -305,7 +296,7 @@ def test_sound_rows_of_every_kind_are_the_same_rows(name):
 
 
 @each
-def test_a_memory_map_that_cannot_be_written(name, tmp_path):
+def test_read_only_memory_maps(name, tmp_path):
     X, y = example()
     for kind in ("unsorted", "duplicates"):
         rows = SOUND[kind](X)
@@ -317,31 +308,6 @@ def test_a_memory_map_that_cannot_be_written(name, tmp_path):
         assert state(found) == state(fitted(name)) and (found.predict(rows) == fitted(name).predict(X)).all()
         assert found.score(rows, classes) == found.score(X, y)
 
-
-@each
-def test_threads_that_predict_the_rows_of_one_matrix(name):
-    X, _ = example()
-    found, rows = fitted(name), with_duplicates(sp.vstack([X] * 20, format="csr"))
-    expected, kept = found.predict(sp.vstack([X] * 20, format="csr")), held(rows)
-    with ThreadPoolExecutor(8) as threads:
-        for predicted in threads.map(lambda _: found.predict(rows), range(24)):
-            assert (predicted == expected).all()
-    assert held(rows) == kept
-
-
-def test_two_jobs():
-    """joblib gives its processes the rows as read-only memory maps."""
-    X, y = example()
-    rows, names = with_duplicates(X), ("bernoulli-nb", "dual", "kernel-nb", "mbw", "psbml kernel-nb")
-    with joblib.parallel_config("loky", n_jobs=2, max_nbytes=1):
-        found = joblib.Parallel()(joblib.delayed(fitted(name).predict)(rows) for name in names)
-        crossed = cross_val_predict(new("dual"), rows, y, cv=2)
-    for name, predicted in zip(names, found, strict=True):
-        assert (predicted == fitted(name).predict(X)).all(), name
-    assert (crossed == cross_val_predict(new("dual"), X, y, cv=2)).all()
-
-
-# labels that are missing
 
 MISSING = {
     "list": (lambda y: [*y[:3].tolist(), None, *y[4:].tolist()], "None"),
@@ -355,46 +321,26 @@ MISSING = {
 
 
 @each
-@pytest.mark.parametrize("kind", MISSING)
-def test_a_missing_label_is_an_error_that_names_the_row(name, kind):
+def test_rejects_missing_labels(name):
     X, y = example()
-    change, text = MISSING[kind]
     found = fitted(name)
-    for call in (new(name).fit, found.score, getattr(new(name), "partial_fit", found.score)):
-        with pytest.raises(ValueError, match=rf"^y\[3\] is {text}, but expected a label; remove rows without a label$"):
-            call(X, change(y))
+    for change, text in MISSING.values() if name == "dual" else [MISSING["names"], MISSING["NaN"]]:
+        for call in (new(name).fit, found.score, getattr(new(name), "partial_fit", found.score)):
+            with pytest.raises(ValueError, match=rf"^y\[3\] is {text}, "):
+                call(X, change(y))
 
 
-@each
-@pytest.mark.parametrize("form", [list, lambda y: np.array(y, object), lambda y: pd.Series(y, dtype=object)])
-def test_texts_and_numbers_among_labels_are_refused(name, form):
+@pytest.mark.parametrize("name", ["dual", "kernel-nb"])
+@pytest.mark.parametrize("form", [list, lambda y: pd.Series(y, dtype=object)])
+def test_rejects_mixed_types_of_labels(name, form):
     X, y = example()
     found, mixed = fitted(name), form([*y[:-1].tolist(), "a"])
     for call in (new(name).fit, found.score):
-        with pytest.raises(
-            ValueError, match=rf"^y\[0\] is {y[0]}, but y\[{len(y) - 1}\] is 'a'; expected only strings, or only numbers$"
-        ):
+        with pytest.raises(ValueError, match=rf"^y\[0\] is {y[0]}, but y\[{len(y) - 1}\] is 'a'"):
             call(X, mixed)
 
 
-@sets
-def test_a_missing_name_in_a_label_set(name):
-    X, y = example()
-    names = [["a"] if one else ["b", "c"] for one in y]
-    found = new(name).fit(X, names)
-    for bad in ([*names[:3], None, *names[4:]], [*names[:3], ["a", None], *names[4:]], [*names[:3], [None], *names[4:]]):
-        for call in (new(name).fit, found.score):
-            with pytest.raises(ValueError, match=r"^y\[3\] is None, but expected a label"):
-                call(X, bad)
-    if hasattr(found, "partial_fit"):
-        with pytest.raises(ValueError, match=r"^classes\[1\] is None, but expected a label"):
-            new(name).partial_fit(X, names, classes=["a", None])
-
-
-# functions
-
-
-def test_evaluate_scores_checks_and_keeps_its_labels():
+def test_evaluate_scores_checks_its_labels():
     scores, Y = np.arange(8.0).reshape(4, 2), sp.csr_matrix([[1, 1], [0, 1], [1, 1], [1, 0]])
     expected = evaluate_scores(scores, Y)
     for kind in ("unsorted", "duplicates", "read-only, duplicates", "int64", "csc", "coo", "data i1"):
@@ -417,7 +363,7 @@ def test_evaluate_scores_checks_and_keeps_its_labels():
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_from_sparse_refuses_damaged_rows(kind, tmp_path):
+def test_from_sparse_rejects_damaged_rows(kind, tmp_path):
     X, y = example()
     make_bad, text = BAD[kind]
     with pytest.raises(DataError, match=rf"^X: {text}"):
@@ -426,7 +372,7 @@ def test_from_sparse_refuses_damaged_rows(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SOUND if "dense" not in kind])
-def test_from_sparse_takes_sound_rows_as_they_are(kind, tmp_path):
+def test_from_sparse_accepts_all_formats(kind, tmp_path):
     X, y = example()
     rows = SOUND[kind](X)
     kept = held(rows)
@@ -435,7 +381,7 @@ def test_from_sparse_takes_sound_rows_as_they_are(kind, tmp_path):
     assert held(rows) == kept
 
 
-def test_a_sum_that_is_no_number_is_refused(tmp_path):
+def test_rejects_overflowing_sums(tmp_path):
     X, y = example()
     X = with_duplicates(X.astype(np.float32))
     X.data[:2] = 3e38
@@ -446,7 +392,7 @@ def test_a_sum_that_is_no_number_is_refused(tmp_path):
         hpcml.Dataset.from_sparse(X, y.tolist(), tmp_path / "data.h5")
 
 
-def test_rows_are_not_copied_without_need():
+def test_valid_rows_are_not_copied():
     from hpcml.data.in_memory import canonical, sound_csr
 
     X, _ = example()

@@ -461,7 +461,7 @@ def test_negative_values_are_refused_with_their_row_by_winnows_alone(tmp_path, m
     tries = {
         r"row 17 \(from 0\) has the value -0.25": lambda: train(method, None, data, tmp_path / "bad", {"min_positives": 0}),
         r"row 25 \(from 0\) has a negative value": lambda: evaluate(*given, Log(0)),
-        r"row 25 \(from 0\) has a negative value, which": lambda: predict(*given, out, False, Log(0)),
+        r"row 25 \(from 0\): negative value": lambda: predict(*given, out, False, Log(0)),
     }
     for sentence, do in tries.items():
         if LEARNERS[method].winnow:

@@ -1,4 +1,4 @@
-"""The page "Move a model" with real texts, first without MPI, then on ranks: Python, command and HTTP give identical scores."""
+"""The page "Move a model" with real texts, without MPI and on ranks: Python, command and HTTP give identical scores."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "do" / "move.md"
 N_TEXTS = 1500
 
 
-def test_a_model_without_its_data_gives_the_same_scores_everywhere(python_without_mpi, tmp_path):
+def test_a_model_without_its_data_gives_identical_scores(python_without_mpi, tmp_path):
     source = Path(os.environ.get("HPCML_DATA", "")) / "debian_tags_en.jsonl.xz"
     if not source.is_file():
         pytest.skip("HPCML_DATA names no folder with debian_tags_en.jsonl.xz")

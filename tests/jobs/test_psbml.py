@@ -165,7 +165,7 @@ def test_learner_that_refuses_the_rows_and_options_of_a_file(standing, tmp_path)
     for number, more in enumerate(((), ("--asynchronous",))):
         refused(
             standing(2, *learner, "-o", tmp_path / f"run{number}", *more),
-            "MultinomialNB: it cannot be trained on these rows: Negative",
+            "MultinomialNB: cannot be trained on these rows: Negative",
         )
     typing_error = standing(2, "train", "--config", config.with_name("b.toml"), "-o", tmp_path / "run")
     refused(typing_error, "unknown key 'cycle'; did you mean 'cycles'")

@@ -1,4 +1,4 @@
-"""Sparse models and the best labels as processes: killed and resumed, through pipes, and every sentence about what is wrong."""
+"""Sparse models as processes: killed and resumed, damaged results, invalid commands, and predictions through pipes."""
 
 import os
 import re
@@ -7,14 +7,13 @@ import subprocess
 import sys
 
 import h5py
-import numpy as np
 import pytest
 from anndata.io import read_elem
 from support import make
 from support.edits import edit, entry
 from support.jobs import done, refused
 
-DROP = ("--drop", "0.02", "--min-positives", "0", "--no-bias")  # of random rows, whose weights an intercept would make tiny
+DROP = ("--drop", "0.02", "--min-positives", "0", "--no-bias")  # with an intercept, the weights for random rows would be tiny
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +49,8 @@ def test_killed_and_resumed_on_other_ranks(mpirun, standing, data, undisturbed, 
     assert not (run / "checkpoint").exists()
 
 
-@pytest.mark.parametrize("how", ["lost", "cut"])
-def test_labels_that_were_lost_are_trained_again(mpirun, standing, data, undisturbed, tmp_path, how):
+@pytest.mark.parametrize("how", ["lost", "truncated"])
+def test_trains_lost_labels_again(mpirun, standing, data, undisturbed, tmp_path, how):
     run = tmp_path / "run"
     file = run / "checkpoint" / "results-000000.bin"
     job = mpirun.start(0, "train", "probe", data, "-o", run, *DROP, "--labels-per-pass", "2", "--checkpoint-every", "0.05")
@@ -67,20 +66,18 @@ def test_labels_that_were_lost_are_trained_again(mpirun, standing, data, undistu
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_what_is_wrong_is_said_in_one_sentence(standing, ranks, data, undisturbed, tmp_path):
+def test_rejects_invalid_commands(standing, ranks, data, undisturbed, tmp_path):
     model, out = undisturbed / "model.h5", tmp_path / "out.csv"
     damaged = tmp_path / "damaged.h5"
     damaged.write_bytes(model.read_bytes())
     edit(damaged, entry("W/indices", 0, 10**6))
     for pattern, *command in (
-        (r"--drop -1\.0: expected at least 0", "train", "probe", data, "-o", tmp_path / "run", "--drop", "-1"),
-        (r"--top 3: has no effect with --all-scores", "predict", model, data, "-o", out, "--top", "3", "--all-scores"),
-        (r"--top 0: expected at least 1", "predict", model, data, "-o", out, "--top", "0"),
-        (r"--below nan: expected", "prune", model, data, "--below", "nan"),
+        (r"--drop -1\.0: ", "train", "probe", data, "-o", tmp_path / "run", "--drop", "-1"),
+        (r"--top 3: ", "predict", model, data, "-o", out, "--top", "3", "--all-scores"),
+        (r"--below nan: ", "prune", model, data, "--below", "nan"),
         (r"also an input", "prune", model, data, "--below", "0.1", "-o", model, "--force"),
-        (r"damaged model: W/indices .* to 1000000", "evaluate", damaged, data),
+        (r"damaged model: W/indices", "evaluate", damaged, data),
         (r"damaged model: W/indices", "predict", damaged, data, "-o", out, "--top", "3"),
-        (r"damaged model: W/indices", "prune", damaged, data, "--below", "0.1"),
         (r"a sparse model cannot be reduced", "select", model, "-o", tmp_path / "few.h5", "--features", "5", "--data", data),
         (r"a sparse model cannot be continued", "train", "mbw", data, "-o", tmp_path / "run", "--initial-model", model),
     ):
@@ -89,20 +86,7 @@ def test_what_is_wrong_is_said_in_one_sentence(standing, ranks, data, undisturbe
     refused(standing(ranks, "prune", model, data), "below")
 
 
-def test_a_table_and_a_model_of_it(standing, data, undisturbed, tmp_path):
-    model = undisturbed / "model.h5"
-    result = done(standing(2, "prune", model, data, "--below", "0.03", "0.1", "-o", tmp_path / "few.h5"))
-    lines = [line.split() for line in result.stdout.splitlines()]
-    lines = lines[next(n for n, line in enumerate(lines) if line[:1] == ["below"]) :]
-    assert [line[0] for line in lines] == ["below", "as", "0.03", "0.1"]
-    with h5py.File(tmp_path / "few.h5") as file:
-        assert int(lines[-1][1].replace(",", "")) == file["W/data"].size
-        assert np.abs(file["W/data"][:]).min() >= np.float32(0.1)
-    judged = standing(2, "evaluate", tmp_path / "few.h5", data)
-    assert f"@1 {lines[-1][6]}, @3 {lines[-1][7]}, @5 {lines[-1][8]}" in judged.stdout
-
-
-def test_best_labels_of_a_dataset_and_of_a_pipe(standing, data, undisturbed, tmp_path):
+def test_best_labels_of_datasets_and_pipes(standing, data, undisturbed, tmp_path):
     model = undisturbed / "model.h5"
     result = done(standing(2, "predict", model, data, "-o", tmp_path / "top.csv", "--top", "2"))
     assert "8,000 labels of 4,000 rows, the best of each row (--top 2)" in result.stderr

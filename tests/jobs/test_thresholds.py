@@ -34,15 +34,15 @@ def test_found_kept_and_used(standing, data, tmp_path):
     refused(standing(2, "threshold", model, data, "--measure", "micro"), "has thresholds (measure instance); use --force")
     done(standing(2, "threshold", model, data, "--measure", "instance", "--force"))
     assert Model(model).thresholds.tolist() == Model(tmp_path / "instance1.h5").thresholds.tolist()
-    assert "measure instance, method search, found on split valid" in standing(1, "info", model).stdout
+    assert "chosen on split valid (measure instance, method search)" in standing(1, "info", model).stdout
 
     judged = standing(2, "evaluate", model, data)
-    assert "thresholds: those of the model (measure instance" in judged.stdout
+    assert "thresholds: chosen on split valid (measure instance" in judged.stdout
     without = standing(2, "evaluate", model, data, "--threshold", "0")
     assert "thresholds: 0 for all labels" in without.stdout and without.stdout != judged.stdout
     for n in (1, 2):
         said = standing(n, "predict", model, data, "-o", tmp_path / f"labels{n}.csv")
-        assert "by thresholds (those of the model" in said.stderr
+        assert "by thresholds (chosen on split" in said.stderr
     assert (tmp_path / "labels1.csv").read_bytes() == (tmp_path / "labels2.csv").read_bytes()
     done(standing(2, "predict", model, data, "-o", tmp_path / "zero.csv", "--threshold=-1e9"))
     ids = [line.partition(",")[0] for line in (tmp_path / "zero.csv").read_text().splitlines()[1:]]

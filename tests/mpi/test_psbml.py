@@ -222,7 +222,7 @@ def test_the_area_under_the_curve_may_judge(comm, mpi_tmp_path):
     wrong = [np.mean((score > cut) != positive) for cut in cuts]
     assert np.mean((score > model.thresholds[0]) != positive) == min(wrong) == report.validation_error == errors[report.cycle]
     assert min(wrong) < np.mean((score > 0) != positive)  # that of 0 is worse here
-    assert model.threshold_source == "those of the model (measure error, method validation, found on split all)"
+    assert model.threshold_source == "chosen on split all (measure error, method validation)"
     assert f"best: cycle {report.cycle}, validation area {100 * max(areas):.2f} %, error {100 * min(wrong):.2f} %" in str(report)
     write(comm, mpi_tmp_path / "three.h5", 200, 6, 3)
     with pytest.raises(ConfigError, match="--judge auc: the data have 3 classes"):

@@ -1,4 +1,4 @@
-"""Records are labelled alike on any number of ranks, from blocks of any size."""
+"""Records have the same labels on any number of ranks and for all block sizes."""
 
 import json
 
@@ -17,7 +17,7 @@ TEXTS = [f'{"ship port" if n % 3 else "corn, wheat"} {"storm" * (n % 5)}\n"no {n
 DOCUMENTS = [{"id": f"d{n}", "text": text, "labels": ["sea" if n % 3 else "farm"]} for n, text in enumerate(TEXTS)]
 
 
-def test_records_are_labelled_alike(comm, mpi_tmp_path, monkeypatch):
+def test_records_have_the_same_labels(comm, mpi_tmp_path, monkeypatch):
     folder = mpi_tmp_path
 
     def prepare():
@@ -38,7 +38,7 @@ def test_records_are_labelled_alike(comm, mpi_tmp_path, monkeypatch):
             by_one_rank(comm, lambda: hpcml.predict(folder / "run", folder / "train.h5", folder / "alone.csv", top=2, force=True))
             assert (folder / "together.csv").read_bytes() == (folder / "alone.csv").read_bytes()
             comm.Barrier()
-    with pytest.raises(DataError, match=r"bad.jsonl: line 151: neither text nor title"):
+    with pytest.raises(DataError, match=r"bad.jsonl: line 151: "):
         hpcml.predict(folder / "run", folder / "bad.jsonl", folder / "bad.csv", comm=comm)
     assert not (folder / "bad.csv").exists()
     assert mpi.self_comm().size == 1

@@ -1,4 +1,4 @@
-"""`hpcml retrain`: the file of training anew, on any number of ranks, and only what has changed is trained."""
+"""`hpcml retrain`: the same file as new training, on any number of ranks; only changed labels are trained."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ OPTIONS = {"min_positives": 0, "dual_tol": 0.01}
 
 
 def headings(Y):
-    """Label sets after a year: 0 and 1 merged, 2 split, 3 gone, 4 renamed, 5 as it was; and what they are called."""
+    """Return changed label sets and their names: 0 and 1 merged, 2 split, 3 removed, 4 renamed, 5 unchanged."""
     Y = Y.toarray() > 0
     half = np.arange(Y.shape[0]) % 2 == 0
     columns = [Y[:, 4], Y[:, 0] | Y[:, 1], Y[:, 2] & half, Y[:, 2] & ~half, Y[:, 5]]
@@ -23,7 +23,7 @@ def headings(Y):
 
 
 @pytest.mark.parametrize("drop", [None, 0.02])
-def test_changed_label_sets_give_the_file_of_training_anew(comm, mpi_tmp_path, drop):
+def test_changed_label_sets(comm, mpi_tmp_path, drop):
     X, Y = random_data(1, 90, 20, 6, density=0.3)
     options = OPTIONS | {"drop": drop}
     old = dataset_for_all(comm, mpi_tmp_path / "old.h5", X, Y)
@@ -34,10 +34,10 @@ def test_changed_label_sets_give_the_file_of_training_anew(comm, mpi_tmp_path, d
     anew = train("dual", comm, new, mpi_tmp_path / "anew", options)
     assert again.model.read_bytes() == anew.model.read_bytes()
     trained = {line.split(",")[0] for line in (mpi_tmp_path / "again" / "history.csv").read_text().splitlines()[1:]}
-    assert trained == {"merged", "first", "second"}  # the others were kept
+    assert trained == {"merged", "first", "second"}  # the others are copied
 
 
-def test_other_documents_give_the_file_of_training_anew(comm, mpi_tmp_path):
+def test_changed_documents(comm, mpi_tmp_path):
     X, Y = random_data(2, 120, 20, 5, density=0.3)
     old = dataset_for_all(comm, mpi_tmp_path / "old.h5", X[:110], Y[:110, :4], label_names=[f"label{k}" for k in range(4)])
     new = dataset_for_all(comm, mpi_tmp_path / "new.h5", X[5:], Y[5:])
@@ -51,16 +51,16 @@ def test_other_documents_give_the_file_of_training_anew(comm, mpi_tmp_path):
     assert (mpi_tmp_path / "again-new" / "model.h5").read_bytes() == alone.model.read_bytes()
 
 
-def test_what_cannot_be_retrained_is_said(comm, mpi_tmp_path):
+def test_rejects_runs_that_cannot_be_retrained(comm, mpi_tmp_path):
     X, Y = random_data(3, 60, 12, 3, density=0.4)
     old = dataset_for_all(comm, mpi_tmp_path / "old.h5", X, Y)
     other = dataset_for_all(comm, mpi_tmp_path / "other.h5", X[:, :9], Y)
     train("dual", comm, old, mpi_tmp_path / "run", OPTIONS)
     train("probe", comm, old, mpi_tmp_path / "probe", {})
     for run, data, kind, words in (
-        ("run", other, DataError, "convert the data with"),
-        ("probe", old, ConfigError, "only runs of dual"),
-        ("nothing", old, ConfigError, "not a run folder"),
+        ("run", other, DataError, "other.h5"),
+        ("probe", old, ConfigError, "probe"),
+        ("nothing", old, ConfigError, "nothing"),
     ):
         with pytest.raises(kind, match=words):
             retrain(mpi_tmp_path / run, data, mpi_tmp_path / "again", comm=comm)
@@ -69,8 +69,8 @@ def test_what_cannot_be_retrained_is_said(comm, mpi_tmp_path):
     assert not (mpi_tmp_path / "again").exists()
 
 
-def test_without_the_old_data_nothing_is_kept(comm, mpi_tmp_path):
-    """Also if other labels of the same rows have taken their place: nothing is kept that is not known to be the same."""
+def test_trains_all_labels_without_the_old_data(comm, mpi_tmp_path):
+    """The path of the old data then has the same rows with other labels."""
     X, Y = random_data(4, 80, 15, 4, density=0.3)
     path = dataset_for_all(comm, mpi_tmp_path / "data.h5", X, Y)
     train("dual", comm, path, mpi_tmp_path / "run", OPTIONS)
@@ -84,7 +84,7 @@ def test_without_the_old_data_nothing_is_kept(comm, mpi_tmp_path):
     assert not (Model(again.model).W == Model(mpi_tmp_path / "run" / "model.h5").W).all()
 
 
-def test_time_limit_ends_it_with_a_checkpoint(comm, mpi_tmp_path):
+def test_time_limit_writes_a_checkpoint(comm, mpi_tmp_path):
     X, Y = random_data(5, 80, 15, 4, density=0.3)
     old = dataset_for_all(comm, mpi_tmp_path / "old.h5", X, Y)
     new = dataset_for_all(comm, mpi_tmp_path / "new.h5", X[:70], Y[:70])

@@ -1,4 +1,4 @@
-"""What reports are made of, without training: evaluations of any size, with names of any kind."""
+"""Generated contents of reports, without training."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from hpcml.reporting.gather import LISTED, RunReport, most_frequent
 
 
 def evaluation(names, seed=0, n_rows=5000):
-    """Measures that agree with one another of labels of these names; the last has no positives."""
+    """Return consistent measures of labels with these names; the last one has no positive row."""
     rng, n = np.random.default_rng(seed), len(names)
     n_positive = np.minimum(n_rows, (1 / rng.random(n)).astype(np.int64) + 1)
     n_positive[-1] = 0
@@ -24,21 +24,21 @@ def evaluation(names, seed=0, n_rows=5000):
     values["misclassified"] = (given + n_positive - 2 * hits).astype(float)
     for name in ("average_precision", "break_even", "auc"):
         values[name] = np.where(n_positive > 0, rng.random(n), np.nan)
-    found = Evaluation("m.h5", "d.h5", "test", n_rows, np.arange(n), list(names), n_positive, [], 0)
-    found.values = values
+    out = Evaluation("m.h5", "d.h5", "test", n_rows, np.arange(n), list(names), n_positive, [], 0)
+    out.values = values
     totals = hits.sum(), given.sum(), n_positive.sum()
-    found.micro = dict.fromkeys(values, 0.5) | {
+    out.micro = dict.fromkeys(values, 0.5) | {
         "precision": totals[0] / totals[1],
         "recall": totals[0] / totals[2],
         "f1": 2 * totals[0] / (totals[1] + totals[2]),
     }
-    found.precision_at = found.ndcg_at = {1: 0.9, 3: 0.8, 5: 0.7}
-    found.by_frequency = [FrequentLabels(100, n, 0.6, 0.5, 0.4)]
-    return found
+    out.precision_at = out.ndcg_at = {1: 0.9, 3: 0.8, 5: 0.7}
+    out.by_frequency = [FrequentLabels(100, n, 0.6, 0.5, 0.4)]
+    return out
 
 
 def run_report(names, seed=0, name="run", bins=True, most=LISTED, sigmoids=None):
-    """A run's part of a page about labels of these names, its words and rows; `sigmoids`: slope and offset of all."""
+    """Return a run's part of a report; `sigmoids`: slope and offset of all labels."""
     e, rng = evaluation(names, seed), np.random.default_rng(seed + 1)
     e.compared_by = "score" if sigmoids is None else "probability"
     n, hits = len(names), np.arange(1, 301)

@@ -1,4 +1,4 @@
-"""A small model of texts to be served: documents, a dataset with titles, a run with probabilities; requests without a network."""
+"""A small text model for tests of the server, and requests without a network."""
 
 import asyncio
 import json
@@ -21,17 +21,17 @@ SUBJECTS = {
 
 
 def texts(n):
-    """(text, subjects) of so many documents."""
-    found = []
+    """Return n pairs of a text and its subjects."""
+    documents = []
     for number in range(n):
         uris = [uri for place, uri in enumerate(SUBJECTS) if number % 3 == place or number % 7 == place]
         words = [word for uri in uris for word in SUBJECTS[uri][1].split()]
-        found.append((" ".join(words[(number * k + k) % len(words)] for k in range(1, 7 + number % 3)) + f", no{number}", uris))
-    return found
+        documents.append((" ".join(words[(number * k + k) % len(words)] for k in range(1, 7 + number % 3)) + f", no{number}", uris))
+    return documents
 
 
 def corpus(folder, n=60):
-    """Annif's short-text corpus, and its vocabulary."""
+    """Write a corpus and a vocabulary in Annif's formats."""
     source, names = Path(folder, "docs.tsv"), Path(folder, "subjects.tsv")
     source.write_text("".join(f"{text}\t{' '.join(f'<{uri}>' for uri in uris)}\n" for text, uris in texts(n)))
     titles = {uri: title or "In the law" for uri, (title, _) in SUBJECTS.items()}
@@ -40,7 +40,7 @@ def corpus(folder, n=60):
 
 
 def run_of(folder, **options):
-    """The dataset and the run of a model with probabilities."""
+    """Return the dataset and the run folder of a model with probabilities."""
     source, names = corpus(folder)
     data, run = Path(folder, "docs.h5"), Path(folder, "run")
     converted("annif", source, data, vocabulary=names, pairs=True)
@@ -49,13 +49,13 @@ def run_of(folder, **options):
 
 
 def app_of(run, lines=None, **limits):
-    """The application, and where the lines of its log go."""
+    """Return the application; `lines` receives its access log."""
     suggester, about = open_suggester(SELF, run)
     return App(suggester, about, RequestLimits(**limits), (lambda line: None) if lines is None else lines.append)
 
 
 class Reply:
-    """What came back."""
+    """A response."""
 
     def __init__(self, messages):
         start, *rest = messages
@@ -69,7 +69,7 @@ class Reply:
 
 
 async def exchange(app, method, target, body=b"", kind=None, slow=False, pieces=1):
-    """What the application answers; `slow`: the body never ends."""
+    """Return the response to one request; `slow`: the body never ends."""
     path, _, query = target.partition("?")
     headers = [] if kind is None else [(b"content-type", kind.encode())]
     scope = {
@@ -100,7 +100,7 @@ async def exchange(app, method, target, body=b"", kind=None, slow=False, pieces=
 
 
 def ask(app, method, target, body=b"", kind=None, **options):
-    """The same for one request, of bytes, a form (dict) or JSON (list)."""
+    """Send bytes, a form (dict) or JSON (list), and return the response."""
     if isinstance(body, dict):
         body, kind = urlencode(body).encode(), kind or "application/x-www-form-urlencoded"
     elif isinstance(body, list):

@@ -205,7 +205,7 @@ def test_archive_uses_no_more_memory_than_its_size_allows(classifier):
         assert n_bytes < 1 << 25, message
         classifier.write_bytes(original)
     repack(classifier, shared)
-    assert "far more than the archive" in peak(lambda: open_model(classifier))[1]
+    assert "many times the size of the archive" in peak(lambda: open_model(classifier))[1]
 
 
 def test_claimed_width_of_a_classifier_uses_no_memory(classifier):
@@ -230,7 +230,7 @@ def test_rejects_trees_with_other_widths_than_they_claim():
     for damaged in (tree, forest, bagging):
         with pytest.raises(ValueError, match="is damaged"):
             skops_file.load(skops_file.dump(damaged), 5)
-    with pytest.raises(ValueError, match="leads out of its rows"):
+    with pytest.raises(ValueError, match="invalid feature index"):
         skops_file.load(skops_file.dump(DecisionTreeClassifier().fit(X, y)), 1)
 
 

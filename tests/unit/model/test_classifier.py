@@ -1,4 +1,4 @@
-"""The file of a classifier: what it holds, that its bytes depend on the content alone, and what is refused."""
+"""Files of classifiers: content, reproducible bytes, and damaged files."""
 
 import io
 import json
@@ -11,7 +11,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from sklearn import metrics
 from support import make
 from support.edits import archived, attributes, edit, remove, replace
 from support.judged import judged, predicted
@@ -23,7 +22,6 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.model import scoring, skops_file
 from hpcml.model.classifier import ClassifierModel, check_savable, is_own
 from hpcml.model.learner import LEARNERS, LOWEST, Constant, fit, parse_learner, scores
-from hpcml.model.linear import Model
 from hpcml.model.open import open_model
 from hpcml.model.scoring import make_scorer
 
@@ -44,9 +42,8 @@ def fitted(base, n_classes=3, seed=0):
     return fit(learner, X, y, 1), X
 
 
-@pytest.mark.parametrize("base", SAVED)
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_what_is_written_is_read(tmp_path, base, n_classes):
+@pytest.mark.parametrize(("base", "n_classes"), [*((base, 3) for base in SAVED), ("tree", 2), ("linear-svm", 2)])
+def test_reads_what_was_written(tmp_path, base, n_classes):
     X, y, _ = make.class_data(0, 80, 7, n_classes)
     dense = not parse_learner(base.split()).accepts_sparse
     path = make.classifier(tmp_path / "model.h5", base, X, y, NAMES[n_classes], dense=dense, margin_rows=[1, 5, 9])
@@ -65,8 +62,8 @@ def test_what_is_written_is_read(tmp_path, base, n_classes):
     assert [file.name for file in tmp_path.iterdir()] == ["model.h5"]
 
 
-@pytest.mark.parametrize("base", SAVED)
-def test_bytes_depend_on_the_classifier_alone(base):
+@pytest.mark.parametrize("base", ["tree", "kernel-nb", "linear-svm", SAVED[-2]])
+def test_bytes_depend_on_the_classifier_only(base):
     classifier, _ = fitted(base)
     same = [pickle.loads(pickle.dumps(classifier, 5)), fitted(base)[0]]
     assert {make.classifier_bytes(each) for each in same} == {make.classifier_bytes(classifier)}
@@ -79,17 +76,16 @@ def test_bytes_depend_on_the_classifier_alone(base):
             assert "__id__" not in archive.read("schema.json").decode()
 
 
-@pytest.mark.parametrize("base", ["tree", "kernel-nb", "gaussian-nb"])
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_our_classifiers_are_read_where_skops_is_not_installed(tmp_path, monkeypatch, base, n_classes):
+@pytest.mark.parametrize(("base", "n_classes"), [("tree", 2), ("kernel-nb", 3), ("gaussian-nb", 2)])
+def test_reads_own_classifiers_without_skops(tmp_path, monkeypatch, base, n_classes):
     X, y, _ = make.class_data(0, 80, 7, n_classes)
     for name in ("skops", "skops.io"):
         monkeypatch.setitem(sys.modules, name, None)
     path = make.classifier(tmp_path / "model.h5", base, X, y, NAMES[n_classes], dense=True)
     expected = fit(parse_learner([base]), X.toarray(), y, 0)
-    found = ClassifierModel(path).classifier
-    assert type(found) is type(expected)
-    assert make.classifier_bytes(found) == make.classifier_bytes(expected)
+    classifier = ClassifierModel(path).classifier
+    assert type(classifier) is type(expected)
+    assert make.classifier_bytes(classifier) == make.classifier_bytes(expected)
 
 
 OWN_DAMAGE = {
@@ -109,7 +105,7 @@ OWN_DAMAGE = {
 
 
 @pytest.mark.parametrize("kind", OWN_DAMAGE)
-def test_damage_of_our_classifiers_is_refused(tmp_path, kind):
+def test_rejects_damaged_own_classifiers(tmp_path, kind):
     X, y, _ = make.class_data(0, 80, 7, 3)
     path = make.classifier(tmp_path / "model.h5", "kernel-nb", X, y, "abc")
     assert ClassifierModel(path).n_classes == 3
@@ -129,17 +125,17 @@ for number, base in enumerate(sys.argv[3:]):
 """
 
 
-def test_another_process_writes_the_same_bytes(tmp_path):
-    bases = [*LEARNERS, "sklearn.ensemble.AdaBoostClassifier n_estimators=2"]
+def test_other_processes_write_the_same_bytes(tmp_path):
+    bases = ["tree", "kernel-nb", "sklearn.ensemble.AdaBoostClassifier n_estimators=2"]
     command = [sys.executable, "-c", ELSEWHERE, str(Path(make.__file__).parents[1]), str(tmp_path), *bases]
     subprocess.run(command, check=True, timeout=200)
     X, y, _ = make.class_data(0, 80, 7, 3)
     for number, base in enumerate(bases):
-        here = make.classifier(tmp_path / "here.h5", base, X.toarray(), y, "abc")
-        assert (tmp_path / f"{number}.h5").read_bytes() == here.read_bytes(), base
+        local = make.classifier(tmp_path / "local.h5", base, X.toarray(), y, "abc")
+        assert (tmp_path / f"{number}.h5").read_bytes() == local.read_bytes(), base
 
 
-def test_a_constant_is_a_classifier_too(tmp_path):
+def test_constant_classifier(tmp_path):
     X, _, _ = make.class_data(0, 20, 4, 2)
     for label in (0, 1):
         model = ClassifierModel(make.classifier(tmp_path / f"{label}.h5", "tree", X, np.full(20, label)))
@@ -147,15 +143,14 @@ def test_a_constant_is_a_classifier_too(tmp_path):
         assert scores(model.classifier, X, 2).tolist() == [[2 * label - 1]] * 20
 
 
-def test_learners_that_cannot_be_saved_are_refused_before_training():
-    for base in SAVED:
-        for n_classes in (2, 3):
-            check_savable(parse_learner(base.split()), n_classes)
+def test_rejects_unsavable_learners_before_training():
+    for base in ("kernel-nb", SAVED[-1]):
+        check_savable(parse_learner(base.split()), 3)
     kinds = ("HistGradientBoostingClassifier max_iter=2", "GradientBoostingClassifier")
     bases = [f"sklearn.ensemble.{kind}" for kind in kinds]
     for base in (*bases, "sklearn.neighbors.KNeighborsClassifier", "sklearn.svm.SVC", "sklearn.svm.NuSVC"):
         learner = parse_learner(base.split())
-        with pytest.raises(ConfigError, match=r"--base sklearn.*its classifiers cannot be saved; choose one") as raised:
+        with pytest.raises(ConfigError, match=r"^--base sklearn.*cannot be saved") as raised:
             check_savable(learner)
         assert "\n" not in str(raised.value)
     check_savable(learner, save=False)
@@ -169,37 +164,10 @@ def make_files(tmp_path, base, n_classes, n_rows=150, dense=False):
     return X, y, data, path
 
 
-@pytest.mark.parametrize("base", [*LEARNERS, "sklearn.naive_bayes.GaussianNB"])
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_measures_are_those_of_sklearn(tmp_path, base, n_classes):
-    dense = not parse_learner(base.split()).accepts_sparse
-    X, y, data, path = make_files(tmp_path, base, n_classes, dense=dense)
-    model = open_model(path)
-    given = X.toarray() if dense else X
-    result = judged(model, data)
-    expected = scores(model.classifier, given, n_classes)
-    for label in range(model.n_labels):
-        truth = y == (1 if n_classes == 2 else label)
-        assert result.values["auc"][label] == pytest.approx(metrics.roc_auc_score(truth, expected[:, label]), abs=1e-13)
-        f1 = metrics.f1_score(truth, expected[:, label] > 0)
-        assert result.values["f1"][label] == pytest.approx(f1, abs=1e-13)
-        assert result.values["misclassified"][label] == (truth != (expected[:, label] > 0)).sum()
-        if np.unique(expected[:, label]).size == 150:
-            prc = metrics.average_precision_score(truth, expected[:, label])
-            assert result.values["average_precision"][label] == pytest.approx(prc, abs=1e-13)
-    if n_classes == 2:
-        accuracy = metrics.accuracy_score(y, model.classifier.predict(given))
-        assert result.values["misclassified"][0] == round((1 - accuracy) * 150)
-        positive = model.classifier.predict_proba(given)[:, 1] if hasattr(model.classifier, "predict_proba") else expected[:, 0]
-        assert result.values["auc"][0] == pytest.approx(metrics.roc_auc_score(y, positive), abs=1e-13)
-    assert "precision" in str(result)
-
-
-@pytest.mark.parametrize("base", list(LEARNERS))
-@pytest.mark.parametrize("dense", [False, True])
-def test_blocks_of_rows_change_no_bit(tmp_path, monkeypatch, base, dense):
+@pytest.mark.parametrize(("base", "dense"), [("tree", True), ("tree", False), ("kernel-nb", False), ("linear-svm", True)])
+def test_block_sizes_do_not_change_bits(tmp_path, monkeypatch, base, dense):
     _, _, data, path = make_files(tmp_path, base, 3, dense=dense)
-    found = []
+    results = []
     for rows_bytes, score_bytes in ((1 << 26, 1 << 25), (1, 1 << 25), (1000, 240)):
         monkeypatch.setattr(scoring, "ROWS_BYTES", rows_bytes)
         monkeypatch.setattr(scoring, "SCORE_BYTES", score_bytes)
@@ -213,15 +181,15 @@ def test_blocks_of_rows_change_no_bit(tmp_path, monkeypatch, base, dense):
                 np.repeat(shard.rows, 3), np.tile(np.arange(3), 75)
             )
         values = [value.tobytes() for value in result.values.values()]
-        found.append((values, repr(result.micro), table, pairs.tobytes()))
+        results.append((values, repr(result.micro), table, pairs.tobytes()))
         assert written.tobytes() == pairs.tobytes()
-    assert found[0] == found[1] == found[2]
+    assert results[0] == results[1] == results[2]
 
 
-def test_chosen_labels_and_classes_that_were_not_seen(tmp_path):
+def test_selected_labels_and_unseen_classes(tmp_path):
     X, y, Y = make.class_data(2, 150, 11, 3)
-    some = np.flatnonzero(y != 1)[:60]
-    model = open_model(make.classifier(tmp_path / "model.h5", "linear-svm", X[some], y[some], "abc"))
+    training = np.flatnonzero(y != 1)[:60]
+    model = open_model(make.classifier(tmp_path / "model.h5", "linear-svm", X[training], y[training], "abc"))
     data = make.dataset(tmp_path / "data.h5", X, Y, label_names=list("abc"))
     everything, last = judged(model, data), judged(model, data, labels=[2])
     assert last.label_names == ["c"]
@@ -230,24 +198,6 @@ def test_chosen_labels_and_classes_that_were_not_seen(tmp_path):
     assert (everything.values["auc"][1], everything.values["recall"][1]) == (0.5, 0)
     with h5py.File(predicted(model, data, tmp_path / "out.h5", "scores")) as file:
         assert (file["scores"][:, 1] == LOWEST).all()
-
-
-def test_the_features_must_be_the_same(tmp_path):
-    X, y, Y = make.class_data(2, 50, 5, 2)
-    model = open_model(make.classifier(tmp_path / "model.h5", "tree", X, y))
-    with DataFile(make.dataset(tmp_path / "data.h5", X[:, :4], Y)) as dataset, pytest.raises(DataError, match="has 4 features but"):
-        model.check_vocabulary(dataset)
-
-
-def test_every_kind_of_model_is_opened(tmp_path):
-    assert isinstance(open_model(make.model(tmp_path / "model.h5", np.eye(2))), Model)
-    with pytest.raises(DataError, match="this is an hpcml dataset; expected a model"):
-        open_model(make.dataset(tmp_path / "data.h5", np.eye(2), np.eye(2)))
-    with pytest.raises(DataError, match=r"absent\.h5: cannot read: No such file"):
-        open_model(tmp_path / "absent.h5")
-    (tmp_path / "text").write_text("text")
-    with pytest.raises(DataError, match="not an HDF5 file"):
-        open_model(tmp_path / "text")
 
 
 def edit_nodes(field, place, value):
@@ -299,50 +249,45 @@ def wide_tree(members):
 
 
 DAMAGE = {
-    "no classifier": (remove("classifier"), "a part is missing"),
-    "no names": (remove("label_names"), "a part is missing"),
-    "no margin": (remove("margin"), "a part is missing"),
-    "no cycle": (lambda file: file["margin"].attrs.pop("cycle"), "a part is missing"),
-    "no vocabulary": (lambda file: file.attrs.pop("vocabulary"), "a part is missing"),
-    "base": (lambda file: file.attrs.modify("base", "{"), "a part is missing"),
-    "weights short": (replace("margin/weights", lambda _: np.ones(1, dtype="<f4")), "of another size"),
-    "rows out of order": (replace("margin/rows", lambda _: np.array([2, 0])), "of another size"),
-    "classifier empty": (replace("classifier", lambda _: np.zeros(0, dtype="u1")), "damaged classifier"),
-    "classifier cut": (replace("classifier", lambda values: values[:-200]), "damaged classifier"),
-    "a byte": (last_byte, "damaged classifier"),
-    "two names": (replace("label_names", lambda _: ["a", "b"]), "of another size"),
-    "other names": (replace("label_names", lambda _: ["a", "b", "c", "d"]), None),
-    "fewer names": (replace("label_names", lambda _: ["a"]), "its classes or features are not those"),
-    "width": (lambda file: file.attrs.modify("n_features", 8), "its classes or features are not those"),
-    "another type": (edit_schema('"DecisionTreeClassifier"', '"DecisionTreeKlassifier"'), "DecisionTreeKlassifier"),
-    "foreign type": (
-        edit_schema('"sklearn.tree._classes"', '"os.path"'),
-        r"it holds a os\.path\.DecisionTreeClassifier .*not supported",
-    ),
-    "child outside": (edit_nodes("left_child", 0, 10**9), "a tree leads out of its arrays"),
-    "child negative": (edit_nodes("right_child", 0, -5), "a tree leads out of its arrays"),
-    "circle": (edit_nodes("right_child", 0, 0), "a tree leads out of its arrays"),
-    "feature outside": (edit_nodes("feature", 0, 7), "a tree leads out of its rows"),
-    "tree too wide": (archived(wide_tree), "a tree leads out of its rows"),
-    "too many nodes": (archived(count_of_nodes), "the arrays of a tree do not fit one another"),
+    **{f"no {name}": remove(name) for name in ("classifier", "label_names", "margin")},
+    "no cycle": lambda file: file["margin"].attrs.pop("cycle"),
+    "no vocabulary": lambda file: file.attrs.pop("vocabulary"),
+    "base": lambda file: file.attrs.modify("base", "{"),
+    "weights short": replace("margin/weights", lambda _: np.ones(1, dtype="<f4")),
+    "rows out of order": replace("margin/rows", lambda _: np.array([2, 0])),
+    "classifier empty": replace("classifier", lambda _: np.zeros(0, dtype="u1")),
+    "classifier truncated": replace("classifier", lambda values: values[:-200]),
+    "one byte": last_byte,
+    "two names": replace("label_names", lambda _: ["a", "b"]),
+    "fewer names": replace("label_names", lambda _: ["a"]),
+    "width": lambda file: file.attrs.modify("n_features", 8),
+    "foreign type": edit_schema('"sklearn.tree._classes"', '"os.path"'),
+    "child outside": edit_nodes("left_child", 0, 10**9),
+    "child negative": edit_nodes("right_child", 0, -5),
+    "cycle": edit_nodes("right_child", 0, 0),
+    "feature outside": edit_nodes("feature", 0, 7),
+    "tree too wide": archived(wide_tree),
+    "too many nodes": archived(count_of_nodes),
+}
+MESSAGES = {
+    "foreign type": r"os\.path\.DecisionTreeClassifier",
+    "child negative": "child",
+    "cycle": "child",
+    "tree too wide": "feature",
 }
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_damage_is_refused(tmp_path, kind):
+def test_rejects_damaged_files(tmp_path, kind):
     X, y, _ = make.class_data(0, 80, 7, 3)
     path = make.classifier(tmp_path / "model.h5", "tree", X, y, "abc")
-    damage, message = DAMAGE[kind]
-    edit(path, damage)
-    if message is None:
-        assert ClassifierModel(path).n_classes == 4
-        return
-    with pytest.raises(DataError, match=rf"model\.h5: .*{message}") as raised:
+    edit(path, DAMAGE[kind])
+    with pytest.raises(DataError, match=rf"model\.h5: .*{MESSAGES.get(kind, '')}") as raised:
         ClassifierModel(path)
     assert "\n" not in str(raised.value)
 
 
-def test_writing_is_whole_or_not_at_all(tmp_path):
+def test_writing_is_atomic(tmp_path):
     X, y, _ = make.class_data(0, 80, 7, 2)
     path = make.classifier(tmp_path / "model.h5", "tree", X, y)
     before = path.read_bytes()

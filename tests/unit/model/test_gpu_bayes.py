@@ -1,20 +1,20 @@
-"""Naive Bayes on a GPU: on numba's simulator the CPU's numbers; without a device one sentence."""
+"""Naive Bayes on a GPU: equal to the CPU on numba's simulator; errors without a device."""
 
 import importlib.util
 import json
 import os
-import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from hpcml import mpi
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, HpcmlError
 from hpcml.kernels import device
-from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.model import gpu_bayes
 from hpcml.model.learner import LEARNERS, ON_GPU, _numbers, parse_learner
 
@@ -23,7 +23,7 @@ SCRIPT = Path(__file__).parents[2] / "support" / "gpu_on_simulator.py"
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What the script saw on the simulator, which must be chosen before numba.cuda is imported."""
+    """Results of the script; the simulator must be selected before numba.cuda is imported."""
     folder = tmp_path_factory.mktemp("gpu")
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
     done = subprocess.run([sys.executable, SCRIPT, folder], env=environment, capture_output=True, text=True, timeout=280)
@@ -32,34 +32,22 @@ def found(tmp_path_factory):
 
 
 @pytest.mark.more("kernels")
-def test_rows_are_scored_as_by_the_cpu(found):
+def test_models_and_scores_equal_the_cpu(found):
     assert len(found["differences"]) == 16
     for name, one in found["differences"].items():
-        assert one["spread"] > 0.5, name  # so that there is something to compare
-        assert one["confidence"] < 1e-12, name
-        assert one["logs"] < 1e-12, name
-
-
-@pytest.mark.more("kernels")
-def test_models_are_those_of_the_cpu(found):
-    for name, one in found["differences"].items():
-        assert one["same_model"], name
-        assert one["saved"] == name.split()[0], name
-        assert one["same_scores"], name
-
-
-@pytest.mark.more("kernels")
-def test_every_kernel_ran(found):
-    kernels = {name for name in ("density", "gaussian") for name in (f"{name}_dense", f"{name}_sparse")}
+        assert one["spread"] > 0.5, name  # the values differ enough to compare them
+        assert one["confidence"] < 1e-12 and one["logs"] < 1e-12, name
+        assert one["same_model"] and one["same_scores"] and one["saved"] == name.split()[0], name
+    kernels = {f"{kind}_{rows}" for kind in ("density", "gaussian") for rows in ("dense", "sparse")}
     assert set(found["launches"]) == kernels | {"gaps"}
 
 
 @pytest.mark.more("kernels")
-def test_a_run_selects_the_same_rows(found):
+def test_runs_select_the_same_rows(found):
     assert sorted(found["runs"]) == ["gaussian-nb", "kernel-nb"]
     for run in found["runs"].values():
         assert run["length"] == 4
-        assert run["cycles"][0] > 0  # so that rows were drawn
+        assert run["cycles"][0] > 0  # rows were drawn
         assert run["same_rows"]
         assert run["cycles"][0] == run["cycles"][1]
         assert run["weights"] < 1e-6
@@ -67,7 +55,7 @@ def test_a_run_selects_the_same_rows(found):
 
 
 @pytest.mark.more("kernels")
-def test_the_estimator_learns_on_the_device_what_scores_on_the_cpu(found):
+def test_estimator_trained_on_the_device_scores_on_the_cpu(found):
     assert found["launches of estimators"] > 0
     assert len(found["estimators"]) == 2
     for one in found["estimators"].values():
@@ -76,60 +64,31 @@ def test_the_estimator_learns_on_the_device_what_scores_on_the_cpu(found):
         assert one["same_scores"]
 
 
-def test_no_device_is_one_sentence(monkeypatch):
-    monkeypatch.setattr(device, "count", lambda: 0)
-    with pytest.raises(ConfigError, match=r"^--device gpu: there is no CUDA device or driver on a node; remove it to use the CPU$"):
+def refuse(number):
+    raise device.ERRORS[1]("out of\nmemory")
+
+
+@pytest.mark.parametrize(
+    ("count", "has_package", "select", "error"),
+    [(0, True, print, "no CUDA device"), (1, False, print, "numba-cuda"), (1, True, refuse, "out of memory")],
+)
+def test_rejects_unusable_devices(monkeypatch, count, has_package, select, error):
+    monkeypatch.setattr(device, "count", lambda: count)
+    monkeypatch.setattr(device, "HAS_PACKAGE", has_package)
+    monkeypatch.setattr(device, "select", select)
+    with pytest.raises(HpcmlError, match=rf"^[^\n]*{error}[^\n]*$"):
         gpu_bayes.choose_device(mpi.self_comm())
 
 
-def test_no_package_is_one_sentence(monkeypatch):
-    monkeypatch.delattr("hpcml.kernels.device")
-    monkeypatch.setitem(sys.modules, "hpcml.kernels.device", None)
-    with pytest.raises(ConfigError, match=r"^--device gpu: numba has no CUDA \(.*\); pip install 'hpcml\[gpu\]', or remove it$"):
-        gpu_bayes.choose_device(mpi.self_comm())
-
-
-@pytest.mark.parametrize(("place", "chosen"), [(0, 0), (1, 1), (2, 0), (3, 1)])
-def test_ranks_share_the_devices_in_turn(monkeypatch, place, chosen):
-    class Node:
-        """Of a rank's place on it."""
-
-        rank = place
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            return None
-
+def test_ranks_share_the_devices_round_robin(monkeypatch):
     numbers = []
     monkeypatch.setattr(device, "count", lambda: 2)
     monkeypatch.setattr(device, "HAS_PACKAGE", True)
     monkeypatch.setattr(device, "select", numbers.append)
-    monkeypatch.setattr(mpi, "on_node", lambda _: Node())
-    gpu_bayes.choose_device(mpi.self_comm())
-    assert numbers == [chosen]
-
-
-def test_what_the_device_refuses_is_one_sentence(monkeypatch):
-    def refuse(number):
-        raise device.ERRORS[1]("out of\nmemory")
-
-    monkeypatch.setattr(device, "count", lambda: 1)
-    monkeypatch.setattr(device, "HAS_PACKAGE", True)
-    monkeypatch.setattr(device, "select", refuse)
-    with pytest.raises(gpu_bayes.DataError, match=r"^--device gpu: the device refuses: out of memory; use fewer ranks"):
+    for rank in range(4):
+        monkeypatch.setattr(mpi, "on_node", lambda _, rank=rank: nullcontext(SimpleNamespace(rank=rank)))
         gpu_bayes.choose_device(mpi.self_comm())
-
-
-def test_numba_without_its_package_is_one_sentence(monkeypatch):
-    """The numba.cuda that numba still contains has a device, but fails to compile."""
-    monkeypatch.setattr(device, "count", lambda: 1)
-    monkeypatch.setattr(device, "HAS_PACKAGE", False)
-    with pytest.raises(
-        ConfigError, match=r"^--device gpu: the package numba-cuda is not in use; pip install 'hpcml\[gpu\]', or remove"
-    ):
-        gpu_bayes.choose_device(mpi.self_comm())
+    assert numbers == [0, 1, 0, 1]
 
 
 PACKAGE = {
@@ -144,8 +103,8 @@ PACKAGE = {
 
 
 @pytest.mark.parametrize("is_installed", [True, False])
-def test_package_that_python_has_not_put_in_place_is_used(tmp_path, is_installed):
-    """Of a site-packages that a .pth file adds, Python does not process the .pth file of numba-cuda."""
+def test_finds_numba_cuda_without_its_pth_file(tmp_path, is_installed):
+    """Python does not process the .pth file of numba-cuda in a site-packages that itself is added by a .pth file."""
     for name, text in PACKAGE.items() if is_installed else ():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text.format(folder=str(tmp_path)))
@@ -160,10 +119,8 @@ def test_package_that_python_has_not_put_in_place_is_used(tmp_path, is_installed
     assert done.stdout.strip() == expected, done.stderr
 
 
-def test_what_cannot_be_compiled_is_one_sentence(monkeypatch):
+def test_reports_compilation_errors(monkeypatch):
     class Kernel:
-        """Numba's answer to the first call with new types."""
-
         def __getitem__(self, _):
             return self
 
@@ -177,26 +134,17 @@ def test_what_cannot_be_compiled_is_one_sentence(monkeypatch):
     monkeypatch.setattr(device, "free_bytes", lambda: 1e9)
     X, y = np.random.default_rng(0).normal(size=(30, 3)), np.arange(30) % 2
     classifier = gpu_bayes.GaussianDensitiesOnGpu().fit(X, y)
-    expected = (
-        "GPU scoring failed: numba-cuda 0.30.4 could not compile the kernel (Signature mismatch: 2 argument types given, "
-        "but function takes 1 arguments); install hpcml[gpu] or use --device cpu"
-    )
     for method in ("confidence", "predict_joint_log_proba"):
-        with pytest.raises(gpu_bayes.DataError, match=f"^{re.escape(expected)}$"):
+        with pytest.raises(gpu_bayes.DataError, match=r"^[^\n]*numba-cuda 0\.30\.4[^\n]*Signature mismatch[^\n]*$"):
             _numbers(classifier, method, X)
 
 
 @pytest.mark.parametrize("name", sorted(LEARNERS))
-def test_only_naive_bayes_moves(name):
+def test_only_naive_bayes_scores_on_a_gpu(name):
     learner = parse_learner([name])
     if LEARNERS[name].path in ON_GPU:
         assert type(learner.moved_to_gpu().unfitted(0)).__name__.endswith("OnGpu")
         assert not type(learner.unfitted(0)).__name__.endswith("OnGpu")
     else:
-        with pytest.raises(ConfigError, match=rf"^--device gpu: {name} has nothing for a GPU, only gaussian-nb and kernel-nb have"):
+        with pytest.raises(ConfigError, match=rf"^--device gpu: {name} "):
             learner.moved_to_gpu()
-
-
-def test_devices_have_names():
-    with pytest.raises(ConfigError, match=r"^--device tpu: expected cpu or gpu$"):
-        PsbmlOptions(device="tpu").validate()

@@ -1,4 +1,4 @@
-"""Naive Bayes with kernel densities against sums over all training values."""
+"""Naive Bayes against sums over all training values."""
 
 import io
 import lzma
@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from scipy.special import ndtr
 from sklearn.base import clone
 from sklearn.datasets import load_svmlight_file
-from sklearn.ensemble import AdaBoostClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -50,11 +49,10 @@ def make_queries(X, seed=1):
     return np.vstack([known, beside, inside, outside, [high + 1e6 * (1 + high - low)]])
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(("n_classes", "weighted"), [(2, False), (3, True)])
 @pytest.mark.parametrize("name", FEATURES)
-def test_probability_of_a_feature(name, n_classes, weighted):
-    X, y = make_rows([name], n_classes=n_classes)
+def test_kernel_densities_equal_sums_over_all_values(name, n_classes, weighted):
+    X, y = make_rows([name], n_rows=1000, n_classes=n_classes)
     weights = np.random.default_rng(5).exponential(size=y.size) ** 3 if weighted else np.ones(y.size)
     weights[10:20] *= not weighted  # rows without weight
     model = KernelNB().fit(X, y, weights if weighted else None)
@@ -67,7 +65,7 @@ def test_probability_of_a_feature(name, n_classes, weighted):
     assert (model.table_.size > 0) == (name not in ("few integers", "binary", "constant"))
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 3, 5, 12])
+@pytest.mark.parametrize("n_rows", [1, 2, 5, 12])
 def test_few_rows(n_rows):
     X, y = make_rows(list(FEATURES), n_rows=n_rows)
     model = KernelNB().fit(X, y)
@@ -80,32 +78,15 @@ def test_few_rows(n_rows):
     assert np.isfinite(model.predict_log_proba(queries)).all()
 
 
-@pytest.mark.parametrize("kind", [KernelNB, GaussianNB])
-def test_a_value_far_away_has_the_least_probability(kind):
-    X, y = np.array([[0.0], [1.0], [2.0], [0.5]]), np.array([0, 0, 0, 1])
-    got = kind().fit(X, y).predict_joint_log_proba([[1e300]])
-    np.testing.assert_allclose(got, [[np.log(4 / 6) + np.log(1e-75), np.log(2 / 6) + np.log(1e-75)]])
-
-
-def test_a_value_between_is_judged_as_the_nearest_one():
-    """Weka since December 2019: the value that is judged is rounded as well, and the mass of its cell divided by the width."""
+def test_rounds_values_as_weka():
+    """Weka since December 2019: the value to classify is rounded, too, and the mass of its cell is divided by the width."""
     X, y = np.array([[0.0], [0.0], [4.0], [4.0], [2.0], [2.0]]), np.array([0, 0, 0, 1, 1, 1])
     model = KernelNB().fit(X, y)
     between, nearest = model.predict_joint_log_proba([[2.9], [3.1], [1.0]]), model.predict_joint_log_proba([[2.0], [4.0], [0.0]])
-    np.testing.assert_array_equal(between, nearest)  # of two that are as near the even multiple
+    np.testing.assert_array_equal(between, nearest)  # ties go to the even multiple
     h = 4 / np.sqrt(3)  # class 0: 0, 0, 4 with δ = 2
     mass = (2 * (ndtr(3 / h) - ndtr(1 / h)) + ndtr(-1 / h) - ndtr(-3 / h)) / 3
     np.testing.assert_allclose(np.exp(between[0, 0]), 0.5 * mass / 2, rtol=1e-9)
-
-
-def test_mass_of_two_values_by_hand():
-    X, y = np.array([[0.0], [0.0], [0.0], [1.0], [1.0]]), np.array([0, 0, 0, 0, 1])
-    joint = KernelNB().fit(X, y).predict_joint_log_proba([[0.0]])
-    h = 1 / 2  # range 1, 4 rows; the other class has range 0 and thus δ/6
-    own, other = ndtr(0.5 / h) - ndtr(-0.5 / h), ndtr(-0.5 / h) - ndtr(-1.5 / h)
-    first = 0.75 * own + 0.25 * other
-    second = ndtr(-0.5 * 6) - ndtr(-1.5 * 6)
-    np.testing.assert_allclose(np.exp(joint), [[5 / 7 * first, 2 / 7 * second]], rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -121,7 +102,7 @@ def test_sparse_equals_dense(dtype):
     np.testing.assert_allclose(dense.predict_joint_log_proba(sp.csr_matrix(X)), expected, rtol=1e-10)
 
 
-def test_duplicates_and_order_of_stored_values_do_not_matter():
+def test_duplicates_and_order_of_stored_values_have_no_effect():
     X, y = make_rows(["mostly zero", "binary", "normal"])
     tidy = sp.csr_array(X)
     rows = np.repeat(tidy.tocoo().row, 2)
@@ -133,20 +114,19 @@ def test_duplicates_and_order_of_stored_values_do_not_matter():
     assert np.array_equal(model.predict_joint_log_proba(loose), expected)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("n_classes", [2, 12])
-def test_same_bits_in_any_batch(sparse, n_classes):
-    X, y = make_rows(list(FEATURES), n_rows=2500, n_classes=n_classes)
+@pytest.mark.parametrize(("sparse", "n_classes"), [(False, 12), (True, 2)])
+def test_bits_do_not_depend_on_other_rows(sparse, n_classes):
+    X, y = make_rows(list(FEATURES), n_rows=1200, n_classes=n_classes)
     X = sp.csr_array(X) if sparse else X
     model = KernelNB().fit(X, y)
     for method in (model.predict_joint_log_proba, model.predict_log_proba, model.predict_proba, model.decision_function):
         whole = method(X)
-        for begin, end in ((0, 1), (3, 40), (1000, 1100), (2499, 2500)):
+        for begin, end in ((0, 1), (3, 40), (1000, 1100), (1199, 1200)):
             assert np.array_equal(method(X[begin:end]), whole[begin:end])
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_the_outputs_agree(n_classes):
+def test_outputs_are_consistent(n_classes):
     X, y = make_rows(["normal", "few integers", "binary"], n_classes=n_classes)
     model = KernelNB().fit(X, np.array(["a", "b", "c", "d"])[y])
     p, odds = model.predict_proba(X), model.decision_function(X)
@@ -158,44 +138,25 @@ def test_the_outputs_agree(n_classes):
 
 
 def test_odds_of_certain_classes_are_finite():
-    X = np.repeat(np.arange(3.0), 2000)[:, None] + np.zeros((1, 200))
+    X = np.repeat(np.arange(3.0), 300)[:, None] + np.zeros((1, 200))
     odds = KernelNB().fit(X, X[:, 0]).decision_function(X)
     assert np.isfinite(odds).all()
     assert odds.max() > 700  # where 1 − p is 0
 
 
-def test_weights():
-    X, y = make_rows(["normal", "binary", "few integers"], n_classes=3)
-    weights = np.random.default_rng(3).integers(0, 3, y.size) * 1.0
-    weights[:3] = 1
-    joint = KernelNB().fit(X, y, weights).predict_joint_log_proba(X)
-    kept = weights > 0
-    without = KernelNB().fit(X[kept], y[kept], weights[kept])
-    assert np.array_equal(without.predict_joint_log_proba(X), joint)
-    shares = 1e-3 * weights  # as boosting gives them: they are scaled to the number of rows
-    scaled = weights * (np.count_nonzero(weights) / weights.sum())
-    np.testing.assert_allclose(
-        KernelNB().fit(X, y, shares).predict_joint_log_proba(X), KernelNB().fit(X, y, scaled).predict_joint_log_proba(X), rtol=1e-10
-    )
-    equal = KernelNB().fit(X, y, np.full(y.size, 0.3)).predict_joint_log_proba(X)
-    np.testing.assert_allclose(equal, KernelNB().fit(X, y).predict_joint_log_proba(X), rtol=1e-10)
-
-
-@pytest.mark.parametrize("kind", [KernelNB, GaussianNB])
-@pytest.mark.parametrize("n_rows", [30, 1500])
-def test_a_weight_of_2_is_a_row_twice(kind, n_rows):
+@pytest.mark.parametrize(("kind", "n_rows"), [(KernelNB, 30), (KernelNB, 1500), (GaussianNB, 300)])
+def test_weights_equal_repeated_rows(kind, n_rows):
     X, y = make_rows(["normal", "few integers", "mostly zero", "binary"], n_rows)
     weights = np.random.default_rng(3).integers(0, 5, y.size)
-    X[weights == 0] = 77.0  # which nobody sees
+    X[weights == 0] = 77.0  # ignored
     repeated = X.repeat(weights, axis=0), y.repeat(weights)
     for one, other in ((X, repeated[0]), (sp.csr_array(X), sp.csr_array(repeated[0]))):
-        found, expected = kind().fit(one, y, weights), kind().fit(other, repeated[1])
-        np.testing.assert_allclose(found.predict_joint_log_proba(one), expected.predict_joint_log_proba(one), rtol=1e-7)
+        model, expected = kind().fit(one, y, weights), kind().fit(other, repeated[1])
+        np.testing.assert_allclose(model.predict_joint_log_proba(one), expected.predict_joint_log_proba(one), rtol=1e-7)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_gaussians_are_those_of_sums_over_all_values(n_classes):
-    X, y = make_rows(list(FEATURES), n_rows=200, n_classes=n_classes)
+def test_gaussians_equal_sums_over_all_values():
+    X, y = make_rows(list(FEATURES), n_rows=200, n_classes=3)
     weights = np.random.default_rng(5).exponential(size=y.size)
     queries = make_queries(X)[::40]
     model = GaussianNB().fit(X, y, weights)
@@ -207,23 +168,7 @@ def test_gaussians_are_those_of_sums_over_all_values(n_classes):
     assert np.array_equal(model.predict_joint_log_proba(X[7:40]), whole[7:40])
 
 
-def test_a_class_without_weight_keeps_its_place():
-    X, y = make_rows(["normal", "binary"], n_classes=3)
-    model = KernelNB().fit(X, y, 1.0 * (y != 1))
-    assert list(model.classes_) == [0, 1, 2]
-    assert np.isfinite(model.predict_log_proba(X)).all()
-    assert model.class_size_[1] == 0
-
-
-def test_boosting_uses_the_weights():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(600, 2))
-    y = (X[:, 0] + X[:, 1] > 0.3).astype(int)  # an oblique boundary is beyond one naive Bayes
-    alone, boosted = KernelNB().fit(X, y), AdaBoostClassifier(KernelNB(), n_estimators=20).fit(X, y)
-    assert boosted.score(X, y) > alone.score(X, y) + 0.02
-
-
-def test_stored_without_pickle():
+def test_can_be_saved_by_skops():
     skops = pytest.importorskip("skops.io", reason="needs skops")
     X, y = make_rows(list(FEATURES), n_classes=3)
     model = KernelNB().fit(X, y)
@@ -234,14 +179,14 @@ def test_stored_without_pickle():
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # scikit-learn adds numbers that are too large
-def test_mistakes_are_named():
+def test_rejects_invalid_training_rows():
     X, y = make_rows(["normal"])
     with pytest.raises(ValueError, match=r"every weight is 0|at least one non-zero"):
         KernelNB().fit(X, y, np.zeros(y.size))
     with pytest.raises(ValueError, match="Negative values"):
         KernelNB().fit(X, y, -np.ones(y.size))
     for kind in (KernelNB, GaussianNB):
-        with pytest.raises(ValueError, match=r"feature 0: the mean gap .* scale it"):
+        with pytest.raises(ValueError, match="feature 0"):
             kind().fit(np.linspace(-1, 1, 1000)[:, None] * 1e308, np.arange(1000) % 2)
     with pytest.raises(NotFittedError):
         clone(KernelNB().fit(X, y)).predict(X)
@@ -252,24 +197,14 @@ def test_scikit_learn_conventions(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize(("name", "auc"), [("a9a", 0.888), ("ijcnn1", 0.897)])
-def test_real_data(data_dir, name, auc):
-    def load(file, n_features):
-        return load_svmlight_file(io.BytesIO(lzma.open(data_dir / f"{file}.svm.xz").read()), n_features=n_features)
-
-    if name == "a9a":
-        (X, y), (X_test, y_test) = load("a9a", 123), load("a9a.t", 123)
-    else:
-        X, y = load(name, 22)
-        order = np.random.default_rng(0).permutation(y.size)
-        first, last = np.split(order, [int(0.7 * y.size)])
-        X, y, X_test, y_test = X[first], y[first], X[last], y[last]
-    scores = KernelNB().fit(X, y).decision_function(X_test)
-    assert roc_auc_score(y_test, scores) == pytest.approx(auc, abs=0.002)
+def test_auc_on_real_data(data_dir):
+    files = (io.BytesIO(lzma.decompress((data_dir / f"{name}.svm.xz").read_bytes())) for name in ("a9a", "a9a.t"))
+    (X, y), (X_test, y_test) = (load_svmlight_file(file, n_features=123) for file in files)
+    assert roc_auc_score(y_test, KernelNB().fit(X, y).decision_function(X_test)) == pytest.approx(0.888, abs=0.002)
 
 
 @pytest.mark.parametrize("name", ["value_start_", "table_start_", "table_", "zero_log_", "value_mass_"])
-def test_arrays_that_do_not_fit_are_noticed(name):
+def test_rejects_damaged_arrays(name):
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.random(300), rng.integers(0, 3, 300)])
     model = KernelNB().fit(X, rng.integers(0, 2, 300))

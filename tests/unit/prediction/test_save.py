@@ -1,4 +1,4 @@
-"""Saved estimators: scores, names and texts as in the pipeline, all commands that read a run, and refusals."""
+"""Saved estimators: scores, names and texts as in the pipeline, commands that read the run, and invalid arguments."""
 
 import json
 
@@ -32,7 +32,7 @@ WORDS = {
 
 
 def _texts(n=45):
-    """So many texts, and the names of their labels, each of one to two."""
+    """Return n texts with one or two labels each, and the names of the labels."""
     random, texts, names = np.random.default_rng(0), [], []
     for number in range(n):
         labels = sorted({list(WORDS)[number % 3], list(WORDS)[number % 7 % 3]})
@@ -48,17 +48,17 @@ TWO = np.array([int("sea" in labels) for labels in NAMES])
 
 
 def _saved(tmp_path, estimator, y=NAMES, vectoriser=None, **options):
-    """A fitted pipeline, and its model in memory."""
+    """Return a fitted pipeline and its model in memory."""
     pipeline = make_pipeline(*(vectoriser or [TfidfVectorizer(ngram_range=(1, 2))]), estimator).fit(TEXTS, y)
     hpcml.save(pipeline, tmp_path / "run", **options)
     return pipeline, hpcml.load(tmp_path / "run")
 
 
 def _rounding(X, weights, bias):
-    """A bound of the difference of the scores of rows X in float64 and in float32, both summed in float64.
+    """Return a bound on the difference between scores of float64 and float32 rows, both summed in float64.
 
-    The first part is what rounding the values changes. A sum of n products, with one more addend, has an error of at most
-    (n + 1) 2⁻⁵³ times the sum of their magnitudes, to first order; there are two sums, and 1 % is for the higher orders.
+    The first part is the effect of rounding the values. A sum of n + 1 terms has a relative error of at most (n + 1) 2⁻⁵³ to first
+    order; there are two sums, and 1 % accounts for higher orders.
     """
     values, n = sp.csr_matrix(X, dtype=np.float64), np.diff(sp.csr_matrix(X).indptr)[:, None]
     rounded = abs(values - values.astype(np.float32)) @ abs(weights).T
@@ -76,7 +76,7 @@ ESTIMATORS = [
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
-@pytest.mark.parametrize(("y", "labels"), [(NAMES, sorted(WORDS)), (CLASSES, sorted(WORDS)), (TWO, ["1"])], ids=["sets", "3", "2"])
+@pytest.mark.parametrize(("y", "labels"), [(NAMES, sorted(WORDS)), (TWO, ["1"])], ids=["sets", "2"])
 def test_scores_of_linear_estimators(tmp_path, estimator, y, labels):
     pipeline, model = _saved(tmp_path, estimator, y)
     last = pipeline[-1]
@@ -100,35 +100,26 @@ def test_scores_of_linear_estimators(tmp_path, estimator, y, labels):
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("y", [NAMES, CLASSES, TWO], ids=["sets", "3", "2"])
-def test_scores_of_other_estimators(tmp_path, estimator, y):
-    """They take float32 values, or only which values are not 0, so the scores have the same bits."""
-    if y is NAMES and isinstance(estimator, hpcml.PsbmlClassifier):
-        pytest.skip("it takes classes only")
+@pytest.mark.parametrize("y", [CLASSES, TWO], ids=["3", "2"])
+def test_scores_of_other_estimators_have_the_same_bits(tmp_path, estimator, y):
     pipeline, model = _saved(tmp_path, estimator, y)
     assert np.array_equal(model.decision_function(TEXTS), pipeline[-1]._scores(pipeline[:-1].transform(TEXTS)))
     assert model.labels == (["1"] if y is TWO else sorted(WORDS))
 
 
-@pytest.mark.parametrize("method", ["pw", "bw", "mbw"])
-def test_winnows_divide_by_the_features_that_were_seen(tmp_path, method):
+@pytest.mark.parametrize("method", ["pw", "mbw"])
+def test_winnows_divide_by_the_known_features(tmp_path, method):
     pipeline, model = _saved(
         tmp_path, hpcml.OnlineClassifier(method), vectoriser=[CountVectorizer(vocabulary=[*"xyz", "ship", "court"])]
     )
     last, X = pipeline[-1], pipeline[0].transform(["ship x y", "court z z", "ship ship court x"])
-    found = model.decision_function(X)
+    scores = model.decision_function(X)
     known = X[:, 3:].sum(axis=1)
     assert last._state.seen[:5].tolist() == [False] * 3 + [True] * 2
-    assert np.allclose(found, (X @ last.coef_.T + last.intercept_) / (1 + np.asarray(known)), rtol=1e-15, atol=0)
-
-
-def test_a_model_of_one_class(tmp_path):
-    _, model = _saved(tmp_path, hpcml.DualClassifier(), ["only"] * len(TEXTS))
-    assert model.labels == ["only"] and (model.decision_function(TEXTS) == 1).all()
+    assert np.allclose(scores, (X @ last.coef_.T + last.intercept_) / (1 + np.asarray(known)), rtol=1e-15, atol=0)
 
 
 def test_labels_of_all_rows_or_none_are_constant(tmp_path):
-    """Also where several parts are combined, by the status of the label."""
     Y = np.c_[TWO, np.ones_like(TWO), np.zeros_like(TWO)]
     pipeline, model = _saved(tmp_path, hpcml.BoostedBayesClassifier(rounds=2), Y, label_names=["sea", "all", "none"])
     assert np.array_equal(model.decision_function(TEXTS), pipeline.decision_function(TEXTS))
@@ -151,20 +142,20 @@ VECTORISERS = [
 
 
 @pytest.mark.parametrize("vectoriser", VECTORISERS, ids=repr)
-def test_rows_are_those_of_the_vectoriser(tmp_path, vectoriser):
+def test_rows_equal_those_of_the_vectoriser(tmp_path, vectoriser):
     pipeline, model = _saved(tmp_path, hpcml.DualClassifier(), vectoriser=vectoriser)
     texts = [*TEXTS, "", "Ünknown \n words: SHIP! court", "no such"]
-    found = model.rows.rows(texts)
+    rows = model._row_maker.make_rows(texts)
     expected = sp.csr_matrix(pipeline[:-1].transform(texts), dtype=np.float32)
     expected.sort_indices()
-    for part, name in ((found.indptr, "indptr"), (found.indices, "indices"), (found.data, "data")):
+    for part, name in ((rows.indptr, "indptr"), (rows.indices, "indices"), (rows.data, "data")):
         assert np.array_equal(part, getattr(expected, name)), name
     if hasattr(vectoriser[0], "vocabulary_"):
         assert model.model.raw_input.names == vectoriser[0].get_feature_names_out().tolist()
     assert model.top([""]) == [[]]  # a text without any known word
 
 
-def test_every_way_of_rows_gives_the_same_bits(tmp_path):
+def test_all_kinds_of_rows_give_the_same_bits(tmp_path):
     pipeline, model = _saved(tmp_path, hpcml.DualClassifier(loss="logistic"), label_titles=["Farm", "", "At sea"])
     run, X = tmp_path / "run", pipeline[0].transform(TEXTS)
     scores = model.decision_function(TEXTS)
@@ -193,7 +184,7 @@ def test_every_way_of_rows_gives_the_same_bits(tmp_path):
 
 def test_titles_and_texts_of_a_document_are_joined_by_a_line_break(tmp_path):
     _, model = _saved(tmp_path, hpcml.DualClassifier(), vectoriser=[CountVectorizer(analyzer="char", vocabulary=["a", "b", "\n"])])
-    rows = model.rows.rows([{"title": "a", "text": "bb"}, {"title": "ab"}])
+    rows = model._row_maker.make_rows([{"title": "a", "text": "bb"}, {"title": "ab"}])
     assert [rows.data.tolist(), rows.indices.tolist(), rows.indptr.tolist()] == [[1, 2, 1, 1, 1], [0, 1, 2, 0, 1], [0, 3, 5]]
 
 
@@ -207,7 +198,7 @@ def test_probabilities(tmp_path):
         weighted.predict_proba(TEXTS)
 
 
-def test_a_run_is_judged_calibrated_and_reported(tmp_path):
+def test_commands_read_saved_runs(tmp_path):
     pipeline, before = _saved(tmp_path, hpcml.DualClassifier())
     run, data, names = tmp_path / "run", tmp_path / "docs.h5", pipeline[0].get_feature_names_out()
     hpcml.Dataset.from_sparse(pipeline[0].transform(TEXTS), NAMES, data, feature_names=names).file.close()
@@ -225,20 +216,18 @@ def test_a_run_is_judged_calibrated_and_reported(tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "DualClassifier()" in page and "TfidfVectorizer(ngram_range=(1, 2))" in page
     assert set(names) >= {feature["name"] for label in json.loads(_explained(run, tmp_path)) for feature in label["features"]}
-    with pytest.raises(ConfigError, match=r"was saved by hpcml\.save, without the data of its training; only runs"):
+    with pytest.raises(ConfigError, match="saved by hpcml"):
         hpcml.retrain(run, data, tmp_path / "again")
-    with pytest.raises(ConfigError, match=r"scikit-learn vectoriser, not from hpcml convert; use hpcml\.Dataset\.from_sparse"):
+    with pytest.raises(ConfigError, match="from_sparse"):
         hpcml.Dataset.from_frame(pd.DataFrame({"text": TEXTS}), tmp_path / "more.h5", text=["text"], like=run)
 
 
 def _explained(run, folder):
-    """The JSON of the labels of `hpcml explain`."""
     hpcml.explain(run, json=folder / "explained.json")
     return json.dumps(json.loads((folder / "explained.json").read_text())["labels"])
 
 
-def test_the_weights_are_those_of_the_command(tmp_path):
-    """A dataset of the same rows trains the same bits, and its facts are in the model."""
+def test_saved_models_equal_those_of_the_command(tmp_path):
     X = sp.random(40, 12, 0.4, format="csr", random_state=0, dtype=np.float32)
     Y = (np.arange(40)[:, None] % [2, 3, 5] == 0).astype(int)
     hpcml.Dataset.from_sparse(X, Y, tmp_path / "rows.h5").file.close()
@@ -254,125 +243,65 @@ def test_the_weights_are_those_of_the_command(tmp_path):
     }
 
 
-def test_small_models_are_sparse_and_float32(tmp_path):
-    """The form follows the weights: half of them 0, and all of them of single precision."""
-    for (share, factor), form in {(0.2, 1.0): (True, "<f4"), (1.0, 1.0): (False, "<f4"), (0.2, 0.1): (True, "<f8")}.items():
-        model = hpcml.ProbeClassifier().fit(np.eye(40)[:, :20], np.arange(40) % 3)
-        model.coef_ = np.where(np.arange(60).reshape(3, 20) < 60 * share, 1.5 * factor, 0.0)
-        hpcml.save(model, tmp_path / "run", force=True)
-        found = hpcml.open_model(tmp_path / "run")
-        assert (found.sparse, found.precision) == form and np.array_equal(found.weights(), model.coef_)
-    model.coef_ = np.zeros((3, 20))
-    hpcml.save(model, tmp_path / "run", force=True)
-    assert not hpcml.open_model(tmp_path / "run").weights().any()
-
-
-def test_the_columns_of_a_frame_are_features(tmp_path):
+def test_columns_of_frames_are_features(tmp_path):
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=["age", "height", "länge"])
     model = hpcml.DualClassifier(loss="logistic").fit(frame, np.arange(30) % 2)
     hpcml.save(model, tmp_path / "run", label_names=["ill"], label_titles=["Is ill"])
-    found = hpcml.load(tmp_path / "run")
-    assert found.labels == ["ill"] and found.titles == ["Is ill"] and found.model.raw_input.names == list(frame)
+    loaded = hpcml.load(tmp_path / "run")
+    assert loaded.labels == ["ill"] and loaded.titles == ["Is ill"] and loaded.model.raw_input.names == list(frame)
     other = frame[["länge", "age", "height"]].assign(more=1.0)
-    assert np.array_equal(found.decision_function(other), found.decision_function(frame.to_numpy()))
-    assert np.array_equal(found.predict(other).toarray()[:, 0], model.predict(frame) == 1)
-    with pytest.raises(DataError, match="no column 'age', a feature of the model"):
-        found.predict(frame[["height", "länge"]])
-    with pytest.raises(ConfigError, match="was not trained on text"):
-        found.predict(["a text"])
+    assert np.array_equal(loaded.decision_function(other), loaded.decision_function(frame.to_numpy()))
+    assert np.array_equal(loaded.predict(other).toarray()[:, 0], model.predict(frame) == 1)
+    with pytest.raises(DataError, match="'age'"):
+        loaded.predict(frame[["height", "länge"]])
 
 
-class Own(hpcml.DualClassifier):
-    """A class that may score otherwise."""
-
-
-REFUSED = {
-    "fit before": (lambda: hpcml.DualClassifier(), {}, "DualClassifier is not fitted; call fit before save"),
-    "vectoriser too": (
-        lambda: make_pipeline(CountVectorizer(), hpcml.DualClassifier().fit([[0], [1]], [0, 1])),
-        {},
-        "DualClassifier is not fitted; call fit before save",
-    ),
-    "others": (
-        lambda: LogisticRegression().fit([[0], [1]], [0, 1]),
-        {},
-        "LogisticRegression cannot be saved; expected an estimator of hpcml, or a Pipeline that ends in one",
-    ),
-    "classes of others": (
-        lambda: Own().fit([[0], [1]], [0, 1]),
-        {},
-        "Own cannot be saved; expected an estimator of hpcml, or a Pipeline that ends in one",
-    ),
-    "steps": (
-        lambda: make_pipeline(StandardScaler(), hpcml.DualClassifier()).fit([[0], [1]], [0, 1]),
-        {},
-        "StandardScaler: a model cannot hold these steps; expected CountVectorizer, TfidfVectorizer or HashingVectorizer",
-    ),
-    "functions": (
-        lambda: make_pipeline(CountVectorizer(tokenizer=str.split, token_pattern=None), hpcml.DualClassifier()).fit(TEXTS, TWO),
-        {},
-        "CountVectorizer: tokenizer is a function, which a model cannot hold; expected a text or None",
-    ),
+THREE = hpcml.DualClassifier().fit(np.eye(3), [0, 1, 2])
+TOKENIZER = CountVectorizer(tokenizer=str.split, token_pattern=None)
+FILES = HashingVectorizer(n_features=4)
+INVALID = {  # estimator, arguments, and part of the message
+    "not fitted": (hpcml.DualClassifier(), {}, "call fit"),
+    "vectoriser not fitted": (make_pipeline(CountVectorizer(), THREE), {}, "call fit"),
+    "other class": (LogisticRegression().fit([[0], [1]], [0, 1]), {}, "LogisticRegression"),
+    "subclass": (type("Own", (hpcml.DualClassifier,), {})().fit([[0], [1]], [0, 1]), {}, "Own"),
+    "step": (make_pipeline(StandardScaler(), hpcml.DualClassifier()).fit([[0], [1]], [0, 1]), {}, "StandardScaler"),
+    "function": (make_pipeline(TOKENIZER, hpcml.DualClassifier()).fit(TEXTS, TWO), {}, "tokenizer"),
     "files": (
-        lambda: (
-            make_pipeline(HashingVectorizer(n_features=4), hpcml.DualClassifier())
-            .fit(TEXTS, TWO)
-            .set_params(hashingvectorizer__input="file")
-        ),
+        make_pipeline(FILES, hpcml.DualClassifier()).fit(TEXTS, TWO).set_params(hashingvectorizer__input="file"),
         {},
-        "HashingVectorizer: input='file' takes no texts; expected 'content'",
+        "input='file'",
     ),
-    "names": (
-        lambda: hpcml.DualClassifier().fit(np.eye(3), [0, 1, 2]),
-        {"label_names": ["a", "b"]},
-        r"label_names=\['a', 'b'\]: expected a list of 3, for the labels \[0, 1, 2\]",
-    ),
-    "one text": (
-        lambda: hpcml.DualClassifier().fit(np.eye(3), [0, 1, 2]),
-        {"label_titles": "abc"},
-        "label_titles='abc': expected a list",
-    ),
-    "twice": (
-        lambda: hpcml.DualClassifier().fit(np.eye(3), [0, 1, 2]),
-        {"label_names": ["a", "b", "a"]},
-        "two labels have the name 'a'; give each its own in label_names",
-    ),
-    "no name": (
-        lambda: hpcml.DualClassifier().fit(np.eye(3), ["a", "", "c"]),
-        {},
-        "label_names: '' cannot be stored as a name; expected a text in UTF-8",
-    ),
-    "surrogate": (
-        lambda: hpcml.DualClassifier().fit(np.eye(3), [0, 1, 2]),
-        {"label_names": ["a", "b", "\ud800"]},
-        r"label_names: '\\ud800' cannot be stored as a name",
-    ),
+    "number of names": (THREE, {"label_names": ["a", "b"]}, r"label_names=\['a', 'b'\]: .*\[0, 1, 2\]"),
+    "one string": (THREE, {"label_titles": "abc"}, "label_titles='abc'"),
+    "duplicate": (THREE, {"label_names": ["a", "b", "a"]}, "'a'"),
+    "empty name": (hpcml.DualClassifier().fit(np.eye(3), ["a", "", "c"]), {}, "label_names: ''"),
+    "surrogate": (THREE, {"label_names": ["a", "b", "\ud800"]}, r"label_names: '\\ud800'"),
     "feature": (
-        lambda: make_pipeline(CountVectorizer(analyzer="char"), hpcml.DualClassifier()).fit(["a\0", "b"], [0, 1]),
+        make_pipeline(CountVectorizer(analyzer="char"), hpcml.DualClassifier()).fit(["a\0", "b"], [0, 1]),
         {},
-        r"feature: '\\x00' cannot be stored as a name",
+        r"feature: '\\x00'",
     ),
     "titles": (
-        lambda: hpcml.PsbmlClassifier(cycles=1).fit(np.eye(60)[:, :3], np.arange(60) % 2),
+        hpcml.PsbmlClassifier(cycles=1).fit(np.eye(60)[:, :3], np.arange(60) % 2),
         {"label_titles": ["one"]},
-        "label_titles: a model of PsbmlClassifier has no titles; remove it",
+        "label_titles: ",
     ),
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_saved(tmp_path, name):
-    made, options, message = REFUSED[name]
-    with pytest.raises(ConfigError, match=message):
-        hpcml.save(made(), tmp_path / "run", **options)
+@pytest.mark.parametrize("name", INVALID)
+def test_rejects_what_cannot_be_saved(tmp_path, name):
+    estimator, options, text = INVALID[name]
+    with pytest.raises(ConfigError, match=text):
+        hpcml.save(estimator, tmp_path / "run", **options)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_is_replaced_only_with_force(tmp_path):
+def test_existing_runs_need_force(tmp_path):
     model = hpcml.DualClassifier().fit([[0], [1]], [0, 1])
     hpcml.save(model, tmp_path / "run")
     before = (tmp_path / "run" / "model.h5").read_bytes()
-    with pytest.raises(ConfigError, match="exists already; choose another folder, or give force=True"):
+    with pytest.raises(ConfigError, match="exists already"):
         hpcml.save(model, tmp_path / "run", label_names=["new"])
     with pytest.raises(ConfigError, match="two labels"):
         hpcml.save(hpcml.DualClassifier().fit(np.eye(3), [0, 1, 2]), tmp_path / "run", label_names=[*"aab"], force=True)
@@ -388,12 +317,12 @@ def test_a_run_is_replaced_only_with_force(tmp_path):
         hpcml.save(model, tmp_path / "file", force=True)
 
 
-def test_a_saved_pass_cannot_go_on(tmp_path):
+def test_saved_online_models_cannot_be_continued(tmp_path):
     X, Y = np.eye(6), np.arange(6) % 3
     model = hpcml.OnlineClassifier("mbw", fit_intercept=True).fit(X, [str(y) for y in Y])
     hpcml.save(model, tmp_path / "run")
     hpcml.Dataset.from_sparse(X, [str(y) for y in Y], tmp_path / "rows.h5").file.close()
-    with pytest.raises(OptionError, match=r"it was trained with --final, or saved by hpcml\.save, and cannot be continued"):
+    with pytest.raises(OptionError, match="cannot be continued"):
         hpcml.train("mbw", tmp_path / "rows.h5", tmp_path / "more", initial_model=tmp_path / "run")
 
 
@@ -402,15 +331,13 @@ def test_a_saved_pass_cannot_go_on(tmp_path):
     [
         (("words", "analyzer"), "import os"),
         (("words", "token_pattern"), "("),
-        (("words", "dtype"), "no type"),
         (("words", "ngram_range"), 3),
-        (("tfidf", "norm"), "l3"),
         (("tfidf",), [1]),
         (("words",), {}),
     ],
     ids=str,
 )
-def test_damaged_settings(tmp_path, part, value):
+def test_rejects_damaged_settings(tmp_path, part, value):
     _saved(tmp_path, hpcml.DualClassifier())
     path = tmp_path / "run" / "model.h5"
 
@@ -421,5 +348,5 @@ def test_damaged_settings(tmp_path, part, value):
         file["input"].attrs["vectoriser"] = json.dumps(about)
 
     edit(path, change)
-    with pytest.raises(DataError, match=r"model\.h5: damaged vectoriser \(.*\); save it again"):
+    with pytest.raises(DataError, match=r"model\.h5: damaged vectoriser"):
         hpcml.load(path).top(TEXTS)

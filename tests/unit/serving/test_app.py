@@ -1,4 +1,4 @@
-"""What the server answers, without a network: Annif's protocol, the numbers of `hpcml predict`, and every kind of bad request."""
+"""The application without a network: Annif's protocol, the values of `hpcml predict`, and invalid requests."""
 
 import asyncio
 import json
@@ -17,7 +17,8 @@ from hpcml.errors import ConfigError
 from hpcml.evaluation.thresholds import calibrate
 from hpcml.evaluation.top import InvertedTop
 from hpcml.model.open import open_model
-from hpcml.prediction.predict import Prediction
+from hpcml.prediction import loaded
+from hpcml.serving.app import NO_KNOWN_WORD
 from hpcml.serving.serve import open_suggester
 from hpcml.serving.suggest import Question
 from hpcml.serving.worker import Worker
@@ -27,13 +28,13 @@ KINDS = {"kept": {}, "pairs": {}, "sparse": {"drop": 1e-3}, "calibrated": {"loss
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """The dataset, the run and its application."""
+    """A dataset, its run and the application."""
     data, run = run_of(tmp_path_factory.mktemp("served"))
     return data, run, app_of(run)
 
 
 def predicted(run, data, folder, n_labels):
-    """The probabilities that `hpcml predict` writes of all rows and labels, and the labels that it gives each row."""
+    """Return the probabilities and the labels of each row from `hpcml predict`."""
     ids, labels, values = lines_of(write(run, data, folder / "all.h5", top=n_labels, force=True))
     rows = {name: number for number, name in enumerate(dict.fromkeys(ids))}
     probabilities = np.empty((len(rows), n_labels))
@@ -46,16 +47,16 @@ def predicted(run, data, folder, n_labels):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_headings_are_those_of_predict_bit_for_bit(kind, tmp_path, monkeypatch):
+def test_labels_equal_those_of_predict_bit_for_bit(kind, tmp_path, monkeypatch):
     data, run = run_of(tmp_path, **KINDS[kind])
     if kind == "calibrated":
         with DataFile(data) as dataset:
             calibrate(SELF, open_model(run), dataset, "all")
     if kind == "pairs":
-        monkeypatch.setattr(Prediction, "room_for_weights", staticmethod(lambda model: False))
+        monkeypatch.setattr(loaded, "can_keep_weights", lambda model: False)
     app = app_of(run)
-    assert isinstance(app.suggester.loaded.best_labels, InvertedTop) == (kind == "sparse")
-    assert kind == "sparse" or app.suggester.loaded.best_labels.keeps == (kind != "pairs")
+    assert isinstance(app.suggester.loaded._best_labels, InvertedTop) == (kind == "sparse")
+    assert kind == "sparse" or app.suggester.loaded._best_labels.keeps == (kind != "pairs")
     expected, given = predicted(run, data, tmp_path, open_model(run).n_labels)
     names = open_model(run).label_names
     together = ask(app, "POST", f"{BATCH}?limit=9", [text for text, _ in texts(60)]).json
@@ -75,7 +76,7 @@ def test_annif_protocol(served):
     first, second = reply.json["results"]
     assert first["uri"] == "http://ex.org/farm" and first["label"] == "Farm" and first["given"] is True
     assert 1 >= first["score"] >= second["score"] >= 0 and "words" not in first
-    about = ask(app, "GET", SUGGEST.replace("/suggest", "")).json  # what Annif's backend asks for
+    about = ask(app, "GET", SUGGEST.replace("/suggest", "")).json  # requested by Annif's backend
     assert about["is_trained"] is True and about["modification_time"].endswith("Z")
     given = about | {"project_id": "hpcml-given"}
     assert ask(app, "GET", "/v1/projects/hpcml-given").json == given
@@ -96,7 +97,7 @@ def test_annif_protocol(served):
     assert ask(app, "GET", "/health").json == {"status": "ok"}
 
 
-def test_the_second_project_answers_with_what_the_model_gives(served):
+def test_second_project_returns_only_labels_above_thresholds(served):
     _, _, app = served
     address = SUGGEST.replace("hpcml", "hpcml-given")
     texts_of = ["wheat and corn", "court", "the ship and the court", "nothing that is known"]
@@ -112,7 +113,7 @@ def test_the_second_project_answers_with_what_the_model_gives(served):
     assert batch["results"] == ask(app, "POST", address, {"text": "wheat and corn"}).json["results"]
 
 
-def test_a_label_below_the_limit_that_the_model_gives_is_there(served, monkeypatch):
+def test_limit_applies_after_thresholds(served, monkeypatch):
     suggester = served[2].suggester
     values = [["wheat and corn"] if field.name == "text" else [] for field in suggester.fields]
     first, second, *_ = suggester([Question(values, limit=9)])[0]
@@ -122,16 +123,16 @@ def test_a_label_below_the_limit_that_the_model_gives_is_there(served, monkeypat
     assert [each.label for each in suggester([Question(values, limit=1, only_given=True)])[0]] == [second.label] != [first.label]
 
 
-@pytest.mark.parametrize("text", ["", "nothing that is known", "…"])
-def test_a_text_without_known_words_gets_no_headings(served, text):
+@pytest.mark.parametrize("text", ["", "nothing that is known"])
+def test_texts_without_known_words_get_no_labels(served, text):
     _, _, app = served
-    expected = {"results": [], "warning": "no known words: the model has none of the words of this text"}
+    expected = {"results": [], "warning": NO_KNOWN_WORD}
     assert ask(app, "POST", SUGGEST, {"text": text}).json == expected
     both = ask(app, "POST", BATCH, [text, "wheat"]).json
     assert both[0] == expected and both[1]["results"] and "warning" not in both[1]
 
 
-def test_words_that_speak_for_a_heading_add_up_to_its_log_odds(served):
+def test_word_contributions_sum_to_the_log_odds(served):
     _, run, app = served
     model = open_model(run)
     for text in ("wheat corn, the farm and the ship", "nothing that is known"):
@@ -147,15 +148,12 @@ def test_words_that_speak_for_a_heading_add_up_to_its_log_odds(served):
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 BAD = {
     "no address": (404, "GET", "/nothing", b"", None),
-    "no project": (404, "POST", "/v1/projects/other/suggest", b"text=a", FORM),
     "a way up": (404, "GET", "/../page.html", b"", None),
     "method": (405, "DELETE", SUGGEST, b"", None),
-    "get": (405, "GET", SUGGEST, b"", None),
     "no kind": (415, "POST", SUGGEST, b"text=a", None),
     "form as JSON": (415, "POST", BATCH, b"text=a", FORM),
     "kind": (415, "POST", SUGGEST, b"text=a", "multipart/form-data; boundary=\xff"),
     "no text": (400, "POST", SUGGEST, b"limit=3", FORM),
-    "empty": (400, "POST", SUGGEST, b"", FORM),
     "no form": (400, "POST", SUGGEST, b"text", FORM),
     "bytes": (400, "POST", SUGGEST, b"text=\xff\xfe", FORM),
     "not UTF-8": (400, "POST", SUGGEST, b"text=%ff", FORM),
@@ -163,39 +161,28 @@ BAD = {
     "many": (400, "POST", SUGGEST, b"&".join(b"a%d=1" % k for k in range(1000)), FORM),
     "unknown": (400, "POST", SUGGEST, b"text=a&limits=3", FORM),
     "limit": (400, "POST", SUGGEST, b"text=a&limit=-1", FORM),
-    "limit text": (400, "POST", SUGGEST, b"text=a&limit=%D9%A3", FORM),
     "limit long": (400, "POST", SUGGEST, b"text=a&limit=" + b"9" * 5000, FORM),
     "threshold": (400, "POST", SUGGEST, b"text=a&threshold=nan", FORM),
     "no JSON": (400, "POST", BATCH, b"{", JSON),
     "deep": (400, "POST", BATCH, b"[" * 60_000, JSON),
-    "digits": (400, "POST", BATCH, b"9" * 5000, JSON),
     "no list": (400, "POST", BATCH, b'"text"', JSON),
-    "no documents": (400, "POST", BATCH, b"{}", JSON),
     "number": (400, "POST", BATCH, b"[3]", JSON),
     "text": (400, "POST", BATCH, b'[{"text": 3}]', JSON),
     "metadata": (400, "POST", BATCH, b'[{"metadata": []}]', JSON),
-    "query": (400, "POST", BATCH + "?limit=x", b"[]", JSON),
     "query name": (400, "POST", BATCH + "?text=x", b"[]", JSON),
     "too many": (413, "POST", BATCH, b"[" + b'"",' * 1000 + b'""]', JSON),
     "query of a form": (400, "POST", SUGGEST + "?limit=3", b"text=a", FORM),
-    "JSON list": (400, "POST", SUGGEST, b'["a"]', JSON),
     "JSON documents": (400, "POST", SUGGEST, b'{"documents": [{"text": "a"}]}', JSON),
     "JSON without text": (400, "POST", SUGGEST, b'{"limit": 3}', JSON),
-    "JSON text": (400, "POST", SUGGEST, b'{"text": 3}', JSON),
-    "JSON limit": (400, "POST", SUGGEST, b'{"text": "a", "limit": "3"}', JSON),
     "JSON limit of a fraction": (400, "POST", SUGGEST, b'{"text": "a", "limit": 3.5}', JSON),
     "JSON limit that is true": (400, "POST", SUGGEST, b'{"text": "a", "limit": true}', JSON),
     "JSON threshold": (400, "POST", SUGGEST, b'{"text": "a", "threshold": NaN}', JSON),
-    "JSON unknown": (400, "POST", SUGGEST, b'{"text": "a", "limits": 3}', JSON),
-    "JSON query": (400, "POST", SUGGEST + "?limit=3", b'{"text": "a"}', JSON),
-    "JSON deep": (400, "POST", SUGGEST, b"[" * 60_000, JSON),
     "too long": (413, "POST", SUGGEST, b"text=" + b"a" * (1 << 17), FORM),
 }
 
 
-@pytest.mark.parametrize("project", ["hpcml", "hpcml-given"])
-def test_a_text_in_json_gets_what_a_form_gets(served, project):
-    address = SUGGEST.replace("hpcml", project)
+def test_json_and_forms_get_the_same_answers(served):
+    address = SUGGEST
     for content in (
         {"text": "wheat and corn"},
         {"text": "court", "metadata": {"title": "ship"}, "limit": 2, "threshold": 0.01, "words": 3},
@@ -210,7 +197,7 @@ def test_a_text_in_json_gets_what_a_form_gets(served, project):
         assert ask(served[2], "POST", address, body, "Application/JSON;charset=utf-8").json == expected | {"document_id": "7"}
 
 
-def test_the_threshold_of_a_label_is_the_probability_at_its_score(served, tmp_path):
+def test_thresholds_are_probabilities(served, tmp_path):
     data, _, _ = served
     train("dual", SELF, data, tmp_path / "hinge")
     with DataFile(data) as dataset:
@@ -230,7 +217,7 @@ def test_the_threshold_of_a_label_is_the_probability_at_its_score(served, tmp_pa
 
 
 @pytest.mark.parametrize("problem", sorted(BAD))
-def test_bad_requests_are_told_why(served, problem, capfd):
+def test_rejects_invalid_requests(served, problem, capfd):
     status, method, target, body, kind = BAD[problem]
     lines = []
     app = app_of(served[1], lines=lines, body_bytes=1 << 16)
@@ -242,12 +229,7 @@ def test_bad_requests_are_told_why(served, problem, capfd):
     assert line["status"] == status and line["problem"] == reply.json["detail"] and "text" not in line
 
 
-def test_half_of_a_surrogate_pair_is_no_word(served):
-    reply = ask(served[2], "POST", BATCH, b'[{"text": "wheat \\ud800", "document_id": "\\ud800"}]', JSON)
-    assert reply.status == 200 and reply.json[0]["document_id"] == "\ud800"
-
-
-def test_slow_bodies_and_clients_who_leave(served):
+def test_slow_bodies_and_disconnected_clients(served):
     lines = []
     app = app_of(served[1], lines=lines, body_seconds=0.05)
     assert ask(app, "POST", SUGGEST, b"text=a", FORM, slow=True).status == 408
@@ -263,7 +245,7 @@ def test_slow_bodies_and_clients_who_leave(served):
     assert [json.loads(line)["status"] for line in lines] == [408, 499]
 
 
-def test_too_many_and_too_late(served):
+def test_too_many_waiting_texts_and_slow_answers(served):
     app = app_of(served[1], answer_seconds=0.2, waiting=2)
     begun, go = threading.Event(), threading.Event()
     real = app.worker.work
@@ -290,12 +272,12 @@ def test_too_many_and_too_late(served):
     assert [reply.status for reply in replies] == [503] * 4 and all("retry-after" in reply.headers for reply in replies)
     assert sorted("wait" in reply.json["detail"] for reply in replies) == [False, False, False, True]
     app.limits = app.limits.__class__()
-    assert ask(app, "POST", SUGGEST, {"text": "a"}).status == 200  # it goes on
-    app.worker.end()
+    assert ask(app, "POST", SUGGEST, {"text": "a"}).status == 200  # the server continues
+    app.worker.stop()
     assert ask(app, "GET", "/health").status == 503 and ask(app, "POST", SUGGEST, {"text": "a"}).status == 503
 
 
-def test_a_failure_is_an_answer(served, capfd):
+def test_internal_errors_are_answered(served, capfd):
     app = app_of(served[1])
 
     def work(questions):
@@ -304,10 +286,10 @@ def test_a_failure_is_an_answer(served, capfd):
     app.worker.work = work
     reply = ask(app, "POST", SUGGEST, {"text": "a"})
     assert reply.status == 500 and "ZeroDivisionError" in reply.json["detail"]
-    assert "of ours" in capfd.readouterr().err  # a fault of the program is not hidden
+    assert "of ours" in capfd.readouterr().err  # the traceback is logged
 
 
-def test_the_worker_takes_what_waits_together():
+def test_worker_scores_waiting_texts_together():
     sizes, go = [], threading.Event()
 
     def work(items):
@@ -322,17 +304,17 @@ def test_the_worker_takes_what_waits_together():
     assert [future.result(30) for future in futures] == [[n + 1, n + 1] for n in range(40)]
     assert big.result(30) == list(range(1, 51))
     assert sum(sizes) == 130 and max(sizes) == 50 and sizes[1] == 32
-    worker.end()
+    worker.stop()
 
 
-def test_what_cannot_be_served(served, tmp_path):
+def test_rejects_models_without_probabilities(served, tmp_path):
     data, _, _ = served
     train("dual", SELF, data, tmp_path / "hinge")
-    with pytest.raises(ConfigError, match="has no probabilities; a linear model gets them from held-out rows by hpcml calibrate"):
+    with pytest.raises(ConfigError, match="no probabilities"):
         open_suggester(SELF, tmp_path / "hinge")
 
 
-def test_the_page_may_run_only_its_own_files(served):
+def test_page_may_load_only_its_own_files(served):
     reply = ask(served[2], "GET", "/")
     assert b"<script src=" in reply.body and b"onclick" not in reply.body
     rules = reply.headers["content-security-policy"]

@@ -1,4 +1,4 @@
-"""The description of the server: /openapi.json beside its answers and its docs, /metrics beside the requests."""
+"""/openapi.json against answers and docs, and /metrics against requests."""
 
 import json
 import re
@@ -32,18 +32,18 @@ def spec(app):
 
 
 def resolved(spec, value):
-    """A part of the document, or what its reference names."""
+    """Resolve a reference in the document."""
     if set(value) == {"$ref"}:
         assert value["$ref"].startswith("#/")
-        found = spec
+        part = spec
         for name in value["$ref"][2:].split("/"):
-            found = found[name]
-        return resolved(spec, found)
+            part = part[name]
+        return resolved(spec, part)
     return value
 
 
 def faults(spec, value, schema):
-    """Why a value does not satisfy a schema (JSON Schema 2020-12, as far as it is used here; another keyword is a fault)."""
+    """Yield violations of a schema (the keywords of JSON Schema 2020-12 that are used here)."""
     schema = resolved(spec, schema)
     for keyword, rule in schema.items():
         match keyword:
@@ -99,45 +99,19 @@ def faults(spec, value, schema):
 
 
 def addresses(spec):
-    """Every address, with its path in the document."""
+    """Return all addresses with their paths in the document."""
     projects = spec["components"]["parameters"]["project_id"]["schema"]["enum"]
     return {path.replace("{project_id}", name): path for path in spec["paths"] for name in projects}
 
 
-def test_it_is_a_document_of_openapi_3_1(spec):
-    assert re.fullmatch(r"3\.1\.\d+", spec["openapi"]) and spec["info"]["version"] == __version__ and spec["info"]["title"]
-    assert set(spec) == {"openapi", "info", "servers", "paths", "components"}
-    for path, item in spec["paths"].items():
-        assert path.startswith("/")
-        shared = [resolved(spec, each) for each in item.get("parameters", [])]
-        assert [each["name"] for each in shared if each["in"] == "path" and each["required"] is True] == re.findall(
-            r"{(\w+)}", path
-        )
-        for method, operation in item.items():
-            if method == "parameters":
-                continue
-            assert method in ("get", "post") and operation["summary"]
-            names = [(each["in"], each["name"]) for each in [*shared, *operation.get("parameters", [])]]
-            assert len(set(names)) == len(names)
-            assert ("requestBody" in operation) == (method == "post")
-            for status, reference in operation["responses"].items():
-                answer = resolved(spec, reference)
-                assert re.fullmatch(r"[1-5]\d\d|default", status) and answer["description"]
-                for kind, content in answer["content"].items():
-                    assert "/" in kind and resolved(spec, content["schema"])
-            assert {"200", "default"} <= operation["responses"].keys()
-    for reference in re.findall(r'"\$ref": "([^"]+)"', json.dumps(spec)):
-        assert resolved(spec, {"$ref": reference})
-
-
-def test_what_is_answered_is_in_it_and_the_other_way_round(app, spec):
-    found = addresses(spec)
-    assert found.keys() == app.addresses
+def test_document_has_all_addresses_and_methods(app, spec):
+    paths = addresses(spec)
+    assert paths.keys() == app.addresses
     in_docs = re.findall(r"`(GET|POST) (/[^` ]*)`", DOCS.read_text())
     assert len(in_docs) >= 6
     for method, address in in_docs:
-        assert method.lower() in spec["paths"][found[address]], address
-    for address, path in [*found.items(), ("/v1/projects/other/suggest", None), ("/v1/vocabs", None)]:
+        assert method.lower() in spec["paths"][paths[address]], address
+    for address, path in [*paths.items(), ("/v1/projects/other/suggest", None), ("/v1/vocabs", None)]:
         for method in METHODS:
             status = ask(app, method, address).status
             expected = (
@@ -146,7 +120,7 @@ def test_what_is_answered_is_in_it_and_the_other_way_round(app, spec):
             assert status == expected, (method, address)
 
 
-def test_parameters_are_those_that_are_accepted(app, spec):
+def test_document_has_all_parameters(app, spec):
     item = spec["paths"]["/v1/projects/{project_id}/suggest"]["post"]["requestBody"]["content"]
     batch = spec["paths"]["/v1/projects/{project_id}/suggest-batch"]["post"]
     in_form, in_json = set(item[FORM]["schema"]["properties"]), set(item[JSON]["schema"]["properties"])
@@ -157,7 +131,7 @@ def test_parameters_are_those_that_are_accepted(app, spec):
         (f"{BATCH}?unknown=1", b"[]", JSON, in_query),
     ):
         reply = ask(app, "POST", target, body, kind)
-        assert reply.status == 400 and set(reply.json["detail"].partition("; known: ")[2].split(", ")) == expected
+        assert reply.status == 400 and set(reply.json["detail"].partition("; expected one of ")[2].split(", ")) == expected
     values = {
         "text": "wheat",
         "limit": 2,
@@ -185,49 +159,7 @@ def test_parameters_are_those_that_are_accepted(app, spec):
     assert [line | {"words": []} for line in own_default["results"]] == [line | {"words": []} for line in stated["results"]]
 
 
-def test_bodies_that_it_forbids_are_refused_and_others_are_not(app, spec):
-    for target, kind, bodies in (
-        (
-            SUGGEST,
-            JSON,
-            [
-                {"text": "a"},
-                {"metadata": {}},
-                {},
-                [],
-                {"text": 1},
-                {"text": "a", "limit": -1},
-                {"text": "a", "limit": "1"},
-                {"text": "a", "threshold": 2},
-                {"text": "a", "threshold": True},
-                {"text": "a", "metadata": {"title": 1}},
-                {"text": "a", "other": 1},
-            ],
-        ),
-        (
-            BATCH,
-            JSON,
-            [
-                ["a"],
-                [{"text": "a"}],
-                {"documents": ["a", {"metadata": {"title": "b"}}]},
-                {},
-                "a",
-                [1],
-                [{}],
-                {"documents": "a"},
-                [{"text": 1}],
-            ],
-        ),
-    ):
-        path = addresses(spec)[target]
-        schema = spec["paths"][path]["post"]["requestBody"]["content"][kind]["schema"]
-        for body in bodies:
-            reply = ask(app, "POST", target, json.dumps(body).encode(), kind)
-            assert (reply.status == 200) == (not list(faults(spec, body, schema))), (body, reply.body)
-
-
-def test_answers_are_as_it_says(app, spec):
+def test_answers_satisfy_their_schemas(app, spec):
     known = json.dumps({"text": "wheat and corn", "words": 2, "document_id": "1"}).encode()
     requests = [("GET", address, b"", None) for address, path in addresses(spec).items() if "get" in spec["paths"][path]]
     requests += [("POST", SUGGEST, known, JSON), ("POST", SUGGEST, b"text=none", FORM), ("POST", SUGGEST, b"text=a", None)]
@@ -251,7 +183,7 @@ def test_answers_are_as_it_says(app, spec):
 
 
 def families(text):
-    """The families of Prometheus' text format 0.0.4: kind, and value by name and labels. Anything else is an error."""
+    """Parse the text format 0.0.4 of Prometheus strictly: kind, and values by name and labels."""
     found, name = {}, None
     assert text.endswith("\n")
     for line in text.splitlines():
@@ -274,7 +206,7 @@ def families(text):
     return found
 
 
-def test_metrics_count_every_request(run):
+def test_metrics_count_all_requests(run):
     lines, loaded_after = [], time.time() - 0.001
     app = app_of(run, lines=lines)
     reply = ask(app, "GET", "/metrics")

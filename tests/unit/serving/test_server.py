@@ -1,4 +1,4 @@
-"""The server on a real connection: pipelined requests, requests in progress at the end, slow clients, too many connections."""
+"""The server on a real connection: pipelining, shutdown, slow clients, too many connections."""
 
 import json
 import socket
@@ -23,19 +23,8 @@ def run(tmp_path_factory):
     return run_of(tmp_path_factory.mktemp("served"))[1]
 
 
-@pytest.fixture(params=["h11", "httptools"])
-def parser(request, monkeypatch):
-    """Either of uvicorn's parsers: `serve` takes h11, but pipelining must not depend on it."""
-    pytest.importorskip(request.param)
-    import uvicorn
-
-    config = uvicorn.Config
-    monkeypatch.setattr(uvicorn, "Config", lambda app, **options: config(app, **options | {"http": request.param}))
-
-
 @contextmanager
 def started(app):
-    """A server, and its address."""
     with listen("127.0.0.1", 0) as listening:
         address = listening.getsockname()
         with Server(app, listening) as server:
@@ -43,35 +32,35 @@ def started(app):
 
 
 def answers(connection, n):
-    """The statuses and bodies of the next `n` answers of a connection; fewer if it ends before."""
-    found, file = [], connection.makefile("rb")
+    """Return status and body of the next `n` answers; fewer if the connection ends before."""
+    received, file = [], connection.makefile("rb")
     for _ in range(n):
         if not (line := file.readline()):
             break
         headers = dict(iter(lambda: tuple(file.readline().strip().lower().split(b": ", 1)), (b"",)))
-        found.append((int(line.split()[1]), file.read(int(headers[b"content-length"]))))
-    return found
+        received.append((int(line.split()[1]), file.read(int(headers[b"content-length"]))))
+    return received
 
 
-def test_pipelined_requests_are_answered_in_their_order(run, parser):
+def test_answers_pipelined_requests_in_order(run):
     app = app_of(run)
     with started(app) as (_, address), socket.create_connection(address, timeout=30) as connection:
         connection.sendall(HEALTH + POST * 3 + HEALTH + POST.replace(SUGGEST.encode(), b"/none") + HEALTH)
-        found = answers(connection, 7)
-    assert [status for status, _ in found] == [200, 200, 200, 200, 200, 404, 200]
-    bodies = [json.loads(body) for _, body in found]
+        received = answers(connection, 7)
+    assert [status for status, _ in received] == [200, 200, 200, 200, 200, 404, 200]
+    bodies = [json.loads(body) for _, body in received]
     assert bodies[0] == bodies[4] == bodies[6] == {"status": "ok"}
     assert bodies[1] == bodies[2] == bodies[3] and bodies[1]["results"][0]["uri"] == "http://ex.org/farm"
 
 
-def test_a_pipelined_request_may_take_longer_than_a_connection_may_be_silent(run, parser, monkeypatch):
-    monkeypatch.setattr(serve, "KEEP_SECONDS", 0)
+def test_keep_alive_does_not_limit_open_requests(run, monkeypatch):
+    monkeypatch.setattr(serve, "KEEP_ALIVE_SECONDS", 0)
     app, go = app_of(run), threading.Event()
     real, app.worker.work = app.worker.work, lambda questions: go.wait(30) and real(questions)
     with started(app) as (_, address), socket.create_connection(address, timeout=30) as connection:
         connection.sendall(HEALTH + POST)
         assert answers(connection, 1) == [(200, b'{"status":"ok"}')]
-        for _ in range(3):  # other requests meanwhile: the time without a request is over by now
+        for _ in range(3):  # other requests meanwhile, so the keep-alive time has passed
             with socket.create_connection(address, timeout=30) as other:
                 other.sendall(HEALTH)
                 assert answers(other, 1)
@@ -80,7 +69,7 @@ def test_a_pipelined_request_may_take_longer_than_a_connection_may_be_silent(run
     assert status == 200 and json.loads(body)["results"]
 
 
-def test_a_request_in_progress_is_answered_before_the_server_ends(run, parser):
+def test_answers_open_requests_before_shutdown(run):
     lines, begun = [], threading.Event()
     app = app_of(run, lines=lines)
     real = app.worker.work
@@ -102,8 +91,8 @@ def test_a_request_in_progress_is_answered_before_the_server_ends(run, parser):
 
 
 @pytest.mark.parametrize("unfinished", ["body", "answer"])
-def test_a_request_that_takes_too_long_at_the_end_gets_503_and_a_line(run, parser, monkeypatch, unfinished):
-    monkeypatch.setattr(serve, "END_SECONDS", 0)
+def test_slow_requests_get_503_at_shutdown(run, monkeypatch, unfinished):
+    monkeypatch.setattr(serve, "SHUTDOWN_SECONDS", 0)
     lines, begun, go = [], threading.Event(), threading.Event()
     app = app_of(run, lines=lines)
     app.worker.work = lambda questions: begun.set() or (go.wait(30) and [[]])
@@ -113,18 +102,18 @@ def test_a_request_that_takes_too_long_at_the_end_gets_503_and_a_line(run, parse
         assert unfinished == "body" or begun.wait(30)
         server.__exit__()
         ((status, body),) = answers(connection, 1)
-        assert connection.recv(1) == b"" and not server.lives
+        assert connection.recv(1) == b"" and not server.is_alive
     go.set()
     assert status == 503 and json.loads(body)["detail"] == "the server is shutting down; try again later"
     assert [json.loads(line)["status"] for line in lines] == [200, 503]
 
 
-def test_slow_clients_leave_room_for_others(run, parser, monkeypatch):
+def test_slow_clients_do_not_block_others(run, monkeypatch):
     monkeypatch.setattr(serve, "CONNECTIONS", 3)
     app = app_of(run, body_seconds=0.2)
     with started(app) as (_, address):
         slow = [socket.create_connection(address, timeout=30) for _ in range(2)]
-        slow[0].sendall(b"GET /health HT")  # the head of a request never ends: no limit but that of connections
+        slow[0].sendall(b"GET /health HT")  # an endless header is limited only by the number of connections
         slow[1].sendall(HEAD + b"Content-Length: 99\r\n\r\n")
         with socket.create_connection(address, timeout=30) as other:
             other.sendall(POST)
