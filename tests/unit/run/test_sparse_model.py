@@ -14,7 +14,7 @@ from hpcml.errors import DataError
 from hpcml.evaluation import MEASURES, evaluate
 from hpcml.log import Log
 from hpcml.methods.online.options import MbwOptions
-from hpcml.methods.online.saved import Initial
+from hpcml.methods.online.saved import InitialModel
 from hpcml.model.linear import Model, mask_kept_weights
 from hpcml.model.scoring import Scorer
 from hpcml.prediction.predict import predict
@@ -193,4 +193,4 @@ def test_what_needs_a_dense_model_says_so(tmp_path, tables):
     with pytest.raises(DataError, match="a sparse model cannot be reduced"):
         SeenFeatures.read(path)
     with pytest.raises(DataError, match="a sparse model cannot be continued"):
-        Initial(path, "mbw", MbwOptions())
+        InitialModel(path, "mbw", MbwOptions())

@@ -1,8 +1,6 @@
-"""`hpcml tune` on small data, beside other implementations of what it does."""
+"""`hpcml tune` on small data, compared with other implementations."""
 
 import csv
-import json
-import re
 
 import numpy as np
 import pytest
@@ -18,7 +16,6 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
-from hpcml.log import Log
 from hpcml.tuning.folds import deal
 
 
@@ -37,24 +34,9 @@ def data(tmp_path_factory):
     return learnable(tmp_path_factory.mktemp("tune") / "data.h5")[0]
 
 
-def documents(path, texts, **options):
-    """A dataset of texts, each with its labels."""
-    lines = [{"id": str(k), "text": text, "labels": labels} for k, (text, labels) in enumerate(texts)]
-    path.with_suffix(".jsonl").write_text("\n".join(map(json.dumps, lines)))
-    hpcml.convert("jsonl", path.with_suffix(".jsonl"), path, **options)
-    return path
-
-
 def read(path):
     with path.open(newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
-
-
-def test_report_has_a_line_for_each_thing_it_says(data, tmp_path):
-    report = hpcml.tune(data, tmp_path / "run", folds=3, lambdas=(1.0,), weights=(1.0,))
-    lines = str(report).splitlines()
-    assert lines == [*report.chosen, *str(report.trained).splitlines()] and len(lines) > len(report.chosen) + 1
-    assert "\\n" not in str(report)
 
 
 @pytest.mark.parametrize("method", ["dual", "probe", "elastic-net"])
@@ -64,7 +46,7 @@ def test_model_is_what_training_with_the_choice_gives(data, tmp_path, method):
     choice = read(tmp_path / "run" / "choice.csv")
     assert [line["label"] for line in choice] == model.label_names
     option = "l1" if method == "elastic-net" else "lambda"
-    for number, line in enumerate(choice[:5]):
+    for number, line in list(enumerate(choice))[:5:2]:
         strength = repr(float(model.labels[option][number]))
         options = {"label": [line["label"]], "l1" if method == "elastic-net" else "lam": strength}
         if method == "dual":
@@ -116,37 +98,13 @@ def test_scores_of_folds_are_those_of_liblinear(tmp_path, monkeypatch):
     assert min(abs(found - liblinear(*others)) for others in ((C / 2, 3.0), (2 * C, 3.0), (C, 1.0))) > 2e-3
 
 
-def test_the_default_is_the_same_whatever_it_is_compared_with(data, tmp_path):
-    """Its mean in the folds is the one that it has alone."""
-    found = []
-    for name, lambdas, weights in (("alone", (1.0,), (1.0,)), ("grid", (0.1, 1.0, 3.0, 10.0), (1.0, 4.0))):
-        hpcml.tune(data, tmp_path / name, folds=3, lambdas=lambdas, weights=weights)
-        lines = read(tmp_path / name / "tuning.csv")
-        ones = (line for line in lines if float(line["lambda_factor"]) == float(line["positive_weight_factor"]) == 1)
-        found.append(next(ones)["map"])
-    assert found[0] == found[1]
-
-
-def test_scores_of_few_rows_that_are_not_scaled_are_those_of_solutions(tmp_path):
-    rng = np.random.default_rng(0)
-    X = rng.random((90, 4)) * [9.0, 1.0, 5.0, 0.2] + 3.0
-    Y = (X[:, :1] + 5 * X[:, 3:] + 0.5 * rng.standard_normal((90, 1))) > 23.0
-    data = dataset(tmp_path / "data.h5", X.astype(np.float32), sp.csr_matrix(Y.astype(np.float32)))
-    model = hpcml.open_model(hpcml.tune(data, tmp_path / "run", lambdas=(1.0,), weights=(1.0,)).model)
-    scores = X.astype(np.float32) @ model.weights(0) + model.bias[0]
-    slope, offset = model.sigmoids
-    probabilities = 1.0 / (1.0 + np.exp(-slope[0] * scores - offset[0]))
-    assert probabilities.mean() == pytest.approx(Y.mean(), abs=0.08)  # thresholds and sigmoids fit the model itself
-    given = scores > model.thresholds[0]
-    assert 2 * (given & Y[:, 0]).sum() / (given.sum() + Y.sum()) > 0.8
-
-
-def test_choice_says_what_it_is_and_goes_on_with_the_same_bits(data, tmp_path, monkeypatch):
+def test_reports_the_choice_and_resumes_with_the_same_bits(data, tmp_path, monkeypatch):
     report = hpcml.tune(data, tmp_path / "whole", folds=3)
-    assert re.search(r"with the defaults: 0\.\d+", str(report)) and "best for all labels together" in str(report)
+    assert [line.split()[0] for line in report.chosen] == ["mean", "default", "λ", "settings"]
+    assert str(report).splitlines()[:4] == report.chosen and "\\n" not in str(report)
     whole = report.model.read_bytes()
-    monkeypatch.setattr("hpcml.tuning.cross.TOGETHER", 2)
-    with pytest.raises(Interrupted, match="the choice so far is kept"):
+    monkeypatch.setattr("hpcml.tuning.cross.MAX_BATCH", 2)
+    with pytest.raises(Interrupted, match="finished labels are saved"):
         hpcml.tune(data, tmp_path / "run", folds=3, time_limit=1e-9)
     with pytest.raises(ConfigError, match="folds = 3"):
         hpcml.tune(data, tmp_path / "run", folds=4, resume=True)
@@ -186,17 +144,3 @@ def test_parts_that_were_tuned_are_joined(data, tmp_path):
     for name in ("lambda", "positive_weight", "threshold", "sigmoid_slope"):
         of_parts = [hpcml.open_model(part).labels[name] for part in parts]
         assert np.array_equal(model.labels[name], np.concatenate(of_parts))
-
-
-def test_labels_that_are_features_are_refused(tmp_path):
-    texts = [(f"sea ship word{k % 7}", ["a" if k % 2 else "b"]) for k in range(40)]
-    path = documents(tmp_path / "docs.h5", texts, headings_as_features=True)
-    with pytest.raises(ConfigError, match="dual"):
-        hpcml.tune(path, tmp_path / "run")
-
-
-def test_says_that_idf_knows_the_held_out_rows(data, tmp_path, capfd):
-    texts = [(f"{'sea' if k % 2 else 'land'} word{k % 7}", ["a"][: k % 2]) for k in range(40)]
-    for path, says in ((documents(tmp_path / "docs.h5", texts), True), (data, False)):
-        hpcml.tune(path, tmp_path / path.stem, folds=3, lambdas=(1.0,), weights=(1.0,), log=Log(0, verbose=True))
-        assert ("words and idf come from all training rows" in capfd.readouterr().err) is says
