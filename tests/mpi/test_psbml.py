@@ -162,24 +162,6 @@ def test_model_has_the_bytes_of_one_rank(comm, mpi_tmp_path, grid, kind, base, n
     assert {line["auc"] == "nan" for line in ranks} == {n_classes > 2}
 
 
-def test_the_model_is_the_best_cycle_and_its_margin_rows(comm, mpi_tmp_path):
-    write(comm, mpi_tmp_path / "data.h5", 200, 6, 2)
-    options = PsbmlOptions(grid="3x2", cycles=6, seed=4, replace=0.4)
-    report = train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
-    lines = history(mpi_tmp_path / "run")
-    errors = [float(line["error"]) for line in lines]
-    assert report.cycle == errors.index(min(errors))
-    assert report.validation_error == min(errors)
-    assert report.n_margin_rows == int(lines[report.cycle]["distinct_rows"])
-    model = ClassifierModel(report.model)
-    assert (np.diff(model.margin_rows) > 0).all()
-    with DataFile(mpi_tmp_path / "data.h5") as opened:
-        problem = problem_of(comm, opened, options)
-    held_out = problem.classes.rows[problem.start < 0]
-    assert not np.isin(model.margin_rows, held_out).any()
-    assert ((model.margin_weights >= 0) & (model.margin_weights <= 1)).all()
-
-
 def test_a_signal_among_the_assessments_loses_nothing(comm, mpi_tmp_path, monkeypatch):
     write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
     options, signals, judge = (

@@ -82,7 +82,7 @@ def test_number_of_starts_is_limited(slurm, data, undisturbed, tmp_path):
     job = slurm.submit_script(script.replace("starts < 20", "starts < 2"))
     assert slurm.end_of(job) == [75], slurm.printed(job)
     assert "Restarts=1" in slurm.show(job) and len(starts(run)) == 2
-    assert "not queued again after 2 starts; submit the script again to go on" in slurm.printed(job)
+    assert "not requeued after 2 starts; submit the script again to continue" in slurm.printed(job)
     assert slurm.end_of(slurm.submit_script(script.replace("--time-limit 0.05", ""))) == [0]
     assert (run / "model.h5").read_bytes() == undisturbed.read_bytes()
 

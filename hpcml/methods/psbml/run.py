@@ -242,10 +242,10 @@ class TorusRun(Job):
     def save(self) -> None:
         self.saving = True
         self._collect_state()
-        n_nodes, best, here = self.problem.torus.n_nodes, self.best, list(self.slots)
+        n_nodes, best, local_nodes = self.problem.torus.n_nodes, self.best, list(self.slots)
         width = int(np.bincount(self.problem.start[self.problem.start >= 0], minlength=n_nodes).max())
         cycles = np.zeros(n_nodes)
-        cycles[here] = self.cycles[here]
+        cycles[local_nodes] = self.cycles[local_nodes]
         mpi.allreduce_maxima(self.comm, cycles)
         lines: dict[str, Sequence[Any]] = {"elapsed": [(self.driver.seconds,)], "cycles": [cycles], "history": self.history}
         lines |= {"taken_cycles": [(snapshot.cycle,) for snapshot in self.pending]}

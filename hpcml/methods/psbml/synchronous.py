@@ -80,8 +80,8 @@ class Synchronous:
         with mpi.agreed(comm, "drawing rows"):
             new, options = {}, problem.options
             for node, slots in self.slots.items():
-                pool, mine = [populations[neighbour] for neighbour in torus.neighbours(node)], populations[node]
-                known = (mine.fitness[np.searchsorted(mine.positions, slots)], pool, options.replace, low, high)
+                pool, own_rows = [populations[neighbour] for neighbour in torus.neighbours(node)], populations[node]
+                known = (own_rows.fitness[np.searchsorted(own_rows.positions, slots)], pool, options.replace, low, high)
                 new[node] = selection.replace(options.seed, self.cycle, node, slots, *known)
             self.slots = {node: slots for node, (slots, _) in new.items()}
             new_populations = {node: selection.population(*of_node) for node, of_node in new.items()}

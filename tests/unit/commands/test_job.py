@@ -263,7 +263,7 @@ def test_only_an_interrupted_job_is_queued_again(script, tmp_path, scheduler, la
     assert done.returncode == (99 if scheduler == "lsf" and is_queued else code), done.stderr
     assert not (tmp_path / "run.exit-code").exists()
     assert ((tmp_path / "again").read_text() if (tmp_path / "again").exists() else "") == (again if is_queued else "")
-    assert ("not queued again after 20 starts; submit the script again to go on" in done.stderr) == (starts == 20)
+    assert ("not requeued after 20 starts; submit the script again to continue" in done.stderr) == (starts == 20)
     if is_queued and scheduler in ("pbs", "flux"):
         assert (tmp_path / "resubmitted").read_text() == script(
             f"{TRAIN} --scheduler {scheduler} --nodes 2 --requeue --launcher launch --label 'a b'"

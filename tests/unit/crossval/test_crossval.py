@@ -120,17 +120,6 @@ def path(tmp_path):
     return dataset(tmp_path / "data.h5", abs(X), Y, label_names=["a", "b:c", "c", "d"], splits={"train": np.arange(0, 90)})
 
 
-def test_methods_without_an_intercept(path):
-    optional = {name for name in methods() if methods()[name].without_intercept() != methods()[name]}
-    assert optional == {"perceptron", "pa", "romma", "v-perceptron", "v-pa", "v-romma", "svm", "probe", "dual"}
-    X, y, _ = class_data(1, 120, 12, 4)
-    for name in optional:
-        model = methods()[name].without_intercept().learner.make(0).fit(abs(X), y == 1)
-        assert not np.any(model.intercept_), name
-    usual, without = (cross_validate(["svm", "multinomial-nb"], [path], folds=3, bias=bias) for bias in (True, False))
-    assert (usual.by_fold(0)[0] != without.by_fold(0)[0]).any() and (usual.by_fold(0)[1] == without.by_fold(0)[1]).all()
-
-
 @pytest.mark.parametrize("split", ["all", "train"])
 def test_results_equal_a_loop_over_folds(path, split):
     X, y, _ = class_data(1, 120, 12, 4)

@@ -17,7 +17,6 @@ from hpcml.log import Log
 from hpcml.methods.dual.train import bytes_per_rank_dual
 from hpcml.methods.linear.layout import bytes_per_rank
 from hpcml.methods.registry import METHODS
-from hpcml.planning import pilot
 from hpcml.planning.memory import Cluster, compute_requirements
 from hpcml.planning.options import PlanOptions
 from hpcml.planning.plan import command_flags, plan
@@ -92,24 +91,6 @@ def test_memory_is_what_the_methods_say():
     assert found.own_bytes["rows"] == bytes_per_rank(21_000, 1000, 500, 16, 4, 4) - rest + 8 * 320 // 4
     live, all_of_them = (needs("bw", live_features=n).own_bytes["weights"] for n in (10, None))
     assert all_of_them == 2 * 32 * 8 * (1000 + 1) and live == 2 * 32 * 8 * (10 + 1)
-
-
-def test_a_pilot_trains_all_labels_if_they_are_few_and_else_panels_of_every_frequency():
-    labels = np.arange(1000)
-    blocks = list(pilot._choose_blocks(labels, 16, refilled=False))
-    assert [block.size for block in blocks] == [16] * 6 and np.unique(np.concatenate(blocks)).size == 96
-    assert blocks[0][0] == 0 and blocks[-1][-1] == 999
-    assert np.concatenate(list(pilot._choose_blocks(labels[:40], 16, refilled=False))).tolist() == list(range(40))
-    (spread,) = pilot._choose_blocks(labels, 16, refilled=True)
-    assert spread.size == 48 and (spread[0], spread[-1]) == (0, 999)
-    assert not list(pilot._choose_blocks(labels[:0], 16, refilled=True)) and not list(
-        pilot._choose_blocks(labels[:0], 16, refilled=False)
-    )
-
-
-def test_seconds_are_interpolated_by_the_logarithm_of_the_frequency():
-    found = pilot._interpolate([(100.0, 3.0, 50.0), (1.0, 1.0, 10.0)], np.array([1000, 100, 10, 1]))
-    assert found == pytest.approx(np.array([[3, 3, 2, 1], [50, 50, 30, 10]]))
 
 
 @pytest.mark.parametrize("method", ["bernoulli-nb", "dual"])

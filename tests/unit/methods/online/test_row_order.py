@@ -64,14 +64,6 @@ def data(tmp_path):
     return dataset(tmp_path / "data.h5", np.random.default_rng(0).random((400, 5)), np.repeat([1.0, 0.0], 200)[:, None])
 
 
-def test_training_warns_once_at_the_end(data, tmp_path):
-    report = train("mbw", None, data, tmp_path / "run", {})
-    assert str(report).count("grouped by label") == 1
-    assert report.warning.endswith("use --shuffle")
-    shuffled = train("mbw", None, data, tmp_path / "shuffled", {"shuffle": True})
-    assert shuffled.warning == ""
-
-
 def test_resumed_pass_gives_the_same_warning(data, tmp_path, monkeypatch):
     monkeypatch.setattr(source_module, "PIECE_NNZ", 500)
     whole = train("mbw", None, data, tmp_path / "whole", {})
