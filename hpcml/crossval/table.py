@@ -15,7 +15,7 @@ from hpcml.files.report import ReportedResult, or_none
 from hpcml.log import named, plural
 
 LEVELS = {0.01: "**", 0.05: "*"}  # maximum p of each mark
-WIDTH = 100  # columns of the printed table
+METHODS_WIDTH = 76  # columns of a printed table without its first column: 100 in all, for names of up to 24 letters
 
 
 @dataclass(frozen=True)
@@ -221,12 +221,9 @@ def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[
     ]
     lines: list[str] = []
     while cells:
-        n = len(cells)
-        while True:
-            block = [line.rstrip() for line in tables.table([list(row) for row in zip(first, *cells[:n], strict=True)])]
-            if n == 1 or max(map(len, block)) <= WIDTH:
-                break
-            n -= 1
+        widths = np.cumsum([2 + max(map(len, column)) for column in cells])
+        n = max(1, int(np.searchsorted(widths, METHODS_WIDTH, "right")))
+        block = [line.rstrip() for line in tables.table([list(row) for row in zip(first, *cells[:n], strict=True)])]
         lines += [*([""] if lines else []), *block[:-2], "", *block[-2:]]
         cells = cells[n:]
     return lines

@@ -210,7 +210,7 @@ def test_tune_judges_what_predict_gives(clear, tmp_path, by, capsys):
     """The words tell each label, so that the rows with words are ranked perfectly and the others are never retrieved."""
     data, lines = clear
     hpcml.tune(data, tmp_path / "run", by=by, lambdas=(1.0,), weights=(1.0,), thresholds="micro", log=Log(0))
-    assert "note: 20 rows without any known feature, judged as rows that get no labels" in capsys.readouterr().err
+    assert "note: no label is predicted for 20 rows without any known feature" in capsys.readouterr().err
     with (tmp_path / "run" / "choice.csv").open() as file:
         found = {line["label"]: float(line[by]) for line in csv.DictReader(file)}
     for name in ("sea", "farm", "lost"):
@@ -224,7 +224,7 @@ def test_tune_judges_what_predict_gives(clear, tmp_path, by, capsys):
 def test_cv_judges_what_predict_gives(clear, capsys):
     data, lines = clear
     table = hpcml.cross_validate(["dual"], [data], label=["farm"], folds=3, log=Log(0))
-    assert "20 rows without any known feature get no labels" in capsys.readouterr().err
+    assert "no label is predicted for 20 rows without any known feature" in capsys.readouterr().err
     with DataFile(data) as dataset:
         keys = draw_keys(dataset, np.arange(len(lines)))
     true = np.array(["farm" in line["labels"] for line in lines])

@@ -357,7 +357,7 @@ REFUSED = {
     "titles": (
         lambda: hpcml.PsbmlClassifier(cycles=1).fit(np.eye(60)[:, :3], np.arange(60) % 2),
         {"label_titles": ["one"]},
-        "label_titles: a model of PsbmlClassifier has no titles; remove it",
+        "label_titles: not supported for PsbmlClassifier; remove it",
     ),
 }
 
