@@ -9,20 +9,20 @@
 set -e
 export PATH=/path/to/environment/bin:$PATH
 export MPIR_CVAR_CH4_NETMOD=ofi  # with UCX, MPICH of pip may hang when pmi2 of Slurm starts it
-# Launchers differ in the code that they return; rank 0 writes its own to this file.
+# Launchers return different exit codes, so rank 0 writes its exit code to this file.
 exit_file=run.exit-code code=0
 rm -f "$exit_file"
 HPCML_EXIT_FILE=$exit_file srun --mpi=pmi2 --kill-on-bad-exit=1 hpcml train dual data.h5 -o run --resume --time-limit 3240 || code=$?
 if [[ -s $exit_file ]]; then code=$(<"$exit_file"); fi
 rm -f "$exit_file"
 
-# 75: interrupted, with a checkpoint. The run folder has a line for each start of the run.
+# 75: interrupted after writing a checkpoint. This file in the run folder has a line per start.
 if ((code == 75)); then
   starts=$(wc -l <run/environment.jsonl)
   if ((starts < 20)); then
     scontrol requeue "$SLURM_JOB_ID"
   else
-    echo "not queued again after $starts starts; submit the script again to go on" >&2
+    echo "not requeued after $starts starts; submit the script again to continue" >&2
   fi
 fi
 exit "$code"

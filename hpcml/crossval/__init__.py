@@ -1,8 +1,8 @@
-"""Methods cross-validated on data, with significance (Carvalho & Cohen 2006).
+"""Cross-validation of methods with significance tests (Carvalho & Cohen 2006).
 
-    found = cross_validate(comm, ["dual", "multinomial-nb"], ["docs.h5"], folds=5)
-    print(found)
+    result = cross_validate(comm, ["dual", "multinomial-nb"], [(Path("docs.h5"), None)], log, options)
+    print(result)
 
-`problems` makes a task of each label of a file, `methods` a classifier of each name. The tasks (data,
-label, fold, method) are divided over the ranks (`tasks`), and the table does not depend on how. Begin with `validate`.
+`problems` reads the labels of a file, `methods` maps a name to a classifier. The tasks (data, label, fold, method) are distributed
+over the ranks (`tasks`); the result does not depend on the number of ranks. Begin with `validate`.
 """

@@ -15,20 +15,20 @@ class CvOptions:
     """Options of `hpcml cv` that change the result."""
 
     folds: Annotated[int, Range(2)] = 5
-    """Number of parts that the rows are dealt into; each is judged once by models trained on the others."""
+    """Number of folds; the rows of each fold are tested by models trained on the other folds."""
     label: Annotated[tuple[str, ...], Several] = ()
-    """Only this label of the files that are named without one."""
+    """Labels to use of the files given without a label. Default: all with enough rows."""
     split: str = "all"
-    """Rows that take part: a split of the files, or all."""
+    """Split of the files to use, or all."""
     seed: Seed = 0
     """Random seed for the folds and for the order of training rows."""
     baseline: str | None = None
-    """The method that the others are compared with. Default: the first."""
+    """Method that the others are compared with. Default: the first method."""
     in_order: Flag = False
-    """Train on rows in the order of the file."""
+    """Train on the rows in file order. Default: shuffled."""
     scale: Literal["none", "standard", "max-abs"] | None = None
     """Divide each feature by its standard deviation (standard, without centring) or by its largest magnitude (max-abs) over the
-    rows that a fold trains on. Default: none, with a warning if the scales differ by more than 100.
+    training rows of a fold. Default: none, with a warning if the scales differ by more than 100.
     """
     bias: Annotated[bool, Parameter(negative="--no-bias")] = True
-    """With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no intercept."""
+    """Fit an intercept (default). --no-bias affects probe, dual, perceptron, pa, romma, their voted forms, and svm."""

@@ -21,38 +21,37 @@ from hpcml.errors import ConfigError, nearest
 from hpcml.files.hdf5 import changed_in_use
 from hpcml.log import Log
 
-BLOCK_ROWS = 1 << 16  # that are read at a time to look for what methods refuse
+BLOCK_ROWS = 1 << 16  # rows per block when checking for negative values
 
 
 @dataclass(frozen=True)
 class CvProblem:
-    """Some labels of a file, each to be told from all others; the result is their mean."""
+    """Labels of a file, each classified against all others; the result is the mean over the labels."""
 
     path: Path
     split: str
-    label: str | None  # the one that was asked for; None: the file's
+    label: str | None  # as given on the command line; None: the labels of the file
     labels: list[str]
-    numbers: np.ndarray  # (n_labels,) of those labels in the file
-    n_positive: np.ndarray  # (n_labels,) rows that have each
-    n_left_out: int  # labels of the file that have too few rows
+    numbers: np.ndarray  # (n_labels,) of these labels in the file
+    n_positive: np.ndarray  # (n_labels,)
+    n_left_out: int  # labels of the file with too few rows
     n_rows: int
     n_features: int
     nnz: int
-    n_unlabelled: int = 0  # rows of the split that are left out
-    n_empty: int = 0  # rows of text without a known feature: they get no labels
+    n_unlabelled: int = 0  # rows of the split that are skipped
+    n_empty: int = 0  # rows of text without a known feature: no label is predicted for them
 
 
-class Loaded:
-    """A problem's rows in memory: X (csr, float32), label sets Y (csc), numbers in the file."""
+class LoadedProblem:
+    """A problem's rows in memory: X (csr, float32), label sets Y (csc), row numbers in the file."""
 
     def __init__(self, problem: CvProblem) -> None:
-        """The rows of its file. Local; raises DataError, MemoryError, OSError."""
         with DataFile(problem.path) as dataset:
             self.source = problem.path, problem.split
             self.rows = np.array(dataset.labelled_split(problem.split))
             self.X = read_rows(dataset, self.rows, dense=False)
-            self.empty = are_empty(dataset, np.diff(self.X.indptr))  # flags of the rows that get no labels
-            self.Y = _label_sets(slab_of(dataset, self.rows, 0, self.rows.size)).tocsc()
+            self.empty = are_empty(dataset, np.diff(self.X.indptr))  # mask of the rows without a predicted label
+            self.Y = _read_label_sets(slab_of(dataset, self.rows, 0, self.rows.size)).tocsc()
             self.headings = find_headings(dataset)
             self.keys, self.row_keys = draw_keys(dataset, self.rows), np.array(dataset.map("row_keys"))[self.rows]
             dataset.check_unchanged()
@@ -60,7 +59,7 @@ class Loaded:
             raise changed_in_use(problem.path)
 
     def rows_for(self, label: int, rows: np.ndarray) -> sp.csr_matrix:
-        """Some rows (positions) of X, without the heading that says whether they have the label."""
+        """Return rows (positions) of X, without the heading feature of the label."""
         X = self.X[rows]
         own = -1 if self.headings is None else int(self.headings.own[label])
         if own >= 0:
@@ -68,34 +67,32 @@ class Loaded:
             X.eliminate_zeros()
         return X
 
-    def has(self, label: int) -> np.ndarray:
-        """1 for the rows that have the label with this number, else 0 (n_rows, int64)."""
+    def target(self, label: int) -> np.ndarray:
         out = np.zeros(self.rows.size, dtype=np.int64)
         out[self.Y.indices[self.Y.indptr[label] : self.Y.indptr[label + 1]]] = 1
         return out
 
 
-def _label_sets(slab: Shard) -> sp.csr_matrix:
-    """The label sets of a slab's rows (n_local × n_labels)."""
+def _read_label_sets(slab: Shard) -> sp.csr_matrix:
     ones = np.ones(slab.y_indices.size, dtype=np.float32)
     return rows_of((slab.y_indptr, slab.y_indices, ones), slab.rows, slab.n_labels, dense=False)
 
 
-def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Sequence[str], log: Log | None) -> CvProblem:
-    """A file's labels (`label`, those of the options, or all) and sizes, before its rows are read.
+def read_problem(path: Path, label: str | None, options: CvOptions, non_negative: Sequence[str], log: Log | None) -> CvProblem:
+    """Return a file's labels (`label`, those of the options, or all) and sizes.
 
-    Labels that have too few rows, or groups, for the folds are left out unless they were asked for. Local. Raises ConfigError for
-    an unknown label or one with too few rows, and for a negative value if some methods (`refusing`) take none; DataError for a
-    damaged file. A `log` gets a warning if features are of very different scale.
+    Labels with too few rows, or groups, for the folds are skipped unless they are given by name. Raises ConfigError for an unknown
+    label, one with too few rows, and for a negative value if methods (`non_negative`) reject it; DataError for a damaged file. Logs
+    a warning to `log`, if given, when the scales of features differ widely.
     """
     with DataFile(path) as dataset:
         rows, names = dataset.labelled_split(options.split), dataset.label_names()
         slab = slab_of(dataset, rows, 0, rows.size)
         nnz = int((slab.indptr[slab.rows + 1] - slab.indptr[slab.rows]).sum())
-        Y = _label_sets(slab)
+        Y = _read_label_sets(slab)
         counts = np.bincount(Y.indices, minlength=dataset.n_labels)
         having, lacking = counts, rows.size - counts
-        if dataset.has_groups:  # how many groups have a row with the label, and how many one without it
+        if dataset.has_groups:  # number of groups with a positive row, and with a negative row
             bounds, order = groups_of(draw_keys(dataset, rows))
             members = sp.csr_matrix((np.ones(rows.size), order, bounds), (bounds.size - 1, rows.size))
             in_groups = (members @ Y).tocsc()
@@ -104,29 +101,33 @@ def read_problem(path: Path, label: str | None, options: CvOptions, refusing: Se
             having = np.diff(in_groups.indptr)
             lacking = bounds.size - 1 - np.bincount(column[all_have], minlength=Y.shape[1])
         enough, units = np.minimum(having, lacking) >= options.folds, "groups of rows" if dataset.has_groups else "rows"
-        needs = f"{options.folds} folds need at least {options.folds} {units} of each class"
-        asked = []
+        needs = f"{options.folds} folds need at least {options.folds} positive and negative {units}"
+        named = []
         for name in dict.fromkeys(options.label if label is None else [label]):
             if name not in names:
                 raise ConfigError(f"{path}: no label {name!r}; {nearest(name, names, 'hpcml info')}")
-            asked.append(number := names.index(name))
+            named.append(number := names.index(name))
             if not enough[number]:
-                found = f"{having[number]} {units} with the label {names[number]!r} and {lacking[number]} without it"
-                raise ConfigError(f"{path}: {needs}, but there are {found}")
-        numbers = np.array(asked, dtype=np.int64) if asked else np.flatnonzero(enough)
+                raise ConfigError(
+                    f"{path}: {needs}, but label {name!r} has {having[number]} positive and {lacking[number]} negative {units}"
+                )
+        n_left_out = 0 if named else dataset.n_labels - int(np.count_nonzero(enough))
+        numbers = np.array(named, dtype=np.int64) if named else np.flatnonzero(enough)
         if not numbers.size:
             raise ConfigError(f"{path}: {needs}, but no label of the file has them")
-        for begin in range(0, rows.size if refusing else 0, BLOCK_ROWS):  # now and not after hours
+        for begin in range(0, rows.size if non_negative else 0, BLOCK_ROWS):  # fail before the training, not during it
             X = read_rows(dataset, rows[begin : begin + BLOCK_ROWS], dense=False)
             below = np.flatnonzero(X.data < 0)
             if below.size:
                 row = int(rows[begin + np.searchsorted(X.indptr, below[0], "right") - 1])
-                found = f"row {row} (from 0) has the value {X.data[below[0]]:g}, but negative values are refused by"
-                raise ConfigError(f"{path}: {found} {', '.join(refusing)}; remove these methods, or shift the feature")
+                value = f"row {row} (from 0) has the value {X.data[below[0]]:g}"
+                raise ConfigError(
+                    f"{path}: {value}, but {', '.join(non_negative)} need non-negative values; "
+                    "remove these methods, or shift the feature"
+                )
         if log is not None:
             warn_of_scales(mpi.self_comm(), dataset, *compact_rows(mpi.self_comm(), slab, True), log)
-        n_left_out = 0 if asked else dataset.n_labels - numbers.size
-        of_labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
+        labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
         n_unlabelled = dataset.split(options.split).size - rows.size
         n_empty = int(np.count_nonzero(without_features(dataset, slab)))
-        return CvProblem(path, options.split, label, *of_labels, rows.size, dataset.n_features, nnz, n_unlabelled, n_empty)
+        return CvProblem(path, options.split, label, *labels, rows.size, dataset.n_features, nnz, n_unlabelled, n_empty)

@@ -1,4 +1,4 @@
-"""Means, standard errors, significance and ranks of a cross-validation: for people, and as CSV."""
+"""The result of a cross-validation: means, standard errors, significance and ranks, printed and as CSV."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from hpcml.files import table as tables
 from hpcml.files.report import ReportedResult, or_none
 from hpcml.log import named, plural
 
-LEVELS = {0.01: "**", 0.05: "*"}  # largest p of each mark
+LEVELS = {0.01: "**", 0.05: "*"}  # maximum p of each mark
+METHODS_WIDTH = 76  # columns of a printed table without its first column: 100 in all, for names of up to 24 letters
 
 
 @dataclass(frozen=True)
 class Score:
-    """A method on a problem: mean F1 in per cent, standard error over folds, comparison."""
-
-    f1: float
-    error: float
-    p: float  # of the corrected t-test against the baseline; NaN where there is none
-    rank: float  # among the methods, 1 the best; equals share the mean of their ranks
+    f1: float  # mean over the folds, per cent
+    error: float  # standard error of the mean
+    p: float  # of the corrected t-test against the baseline; NaN if undefined
+    rank: float  # among the methods, 1 is best; ties share their mean rank
 
     @property
     def mark(self) -> str:
-        """** or * if the difference to the baseline is significant."""
         return next((mark for level, mark in LEVELS.items() if self.p <= level), "")
 
     def __str__(self) -> str:
@@ -36,7 +34,6 @@ class Score:
 
 
 def score_methods(by_fold: np.ndarray, baseline: int) -> list[Score]:
-    """The score of each method from its F1 in each fold (n_methods, folds)."""
     means, errors = by_fold.mean(axis=1), by_fold.std(axis=1, ddof=1) / math.sqrt(by_fold.shape[1])
     ranks = average_ranks(means)
     p = [corrected_test(row - by_fold[baseline], 1 / (by_fold.shape[1] - 1)) for row in by_fold]
@@ -44,18 +41,18 @@ def score_methods(by_fold: np.ndarray, baseline: int) -> list[Score]:
 
 
 def average_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks, 1 for the largest; equal values (to 9 decimals) share the mean of their ranks."""
+    """Return ranks, 1 for the largest value; ties (to 9 decimals) share their mean rank."""
     from scipy.stats import rankdata
 
     return rankdata(-np.round(values, 9))
 
 
 def corrected_test(differences: np.ndarray, test_share: float) -> float:
-    """Return the two-sided p of the differences (n,) of two methods in n ≥ 2 folds.
+    """Return the two-sided p-value of the differences (n,) between two methods in n ≥ 2 folds.
 
-    The corrected resampled t-test (Nadeau & Bengio 2003), for models that share training rows. `test_share` is the number of test
-    rows divided by that of training rows: 1/(K − 1) for K folds. The statistic is mean / √((1/n + test_share) · variance), with n −
-    1 degrees of freedom. NaN if all differences are 0 or one is NaN.
+    The corrected resampled t-test (Nadeau & Bengio 2003), for models that share training rows: t = mean / √((1/n + test_share) ·
+    variance) with n − 1 degrees of freedom. `test_share` is the number of test rows divided by the number of training rows, 1/(K −
+    1) for K folds. NaN if all differences are 0 or one is NaN.
     """
     from scipy.stats import t
 
@@ -67,27 +64,88 @@ def corrected_test(differences: np.ndarray, test_share: float) -> float:
 
 @dataclass(frozen=True)
 class CrossValidation(ReportedResult):
-    """F1 of methods on problems; str() is the table."""
+    """F1 of methods on problems in stratified folds, as returned by `hpcml.cross_validate`; str() is the printed table.
+
+    Attributes
+    ----------
+    problems : list
+        The problems: each has `path`, `label` (None for all labels of the file), `labels`, `n_positive`, `n_rows` and `n_features`.
+    methods : list of str
+        The names of the methods.
+    baseline : str
+        The method that the others are compared with.
+    folds : int
+        Number of folds.
+    seed : int
+        Random seed of the folds.
+    f1 : list of ndarray (n_labels, folds, n_methods), float64
+        For each problem, F1 in per cent; 0 if undefined (Carvalho & Cohen 2006, section 4.2).
+    seconds : list of ndarray (n_labels, folds, n_methods), float64
+        For each problem, the training time in seconds.
+
+    Examples
+    --------
+    >>> result = hpcml.cross_validate(["dual", "mbw"], ["docs.h5"], folds=5)
+    >>> result.by_fold(0).mean(axis=1)  # mean F1 of each method
+    >>> print(result)
+    """
 
     problems: list[CvProblem]
     methods: list[str]
     baseline: str
     folds: int
     seed: int
-    f1: list[np.ndarray]  # for each problem (n_labels, folds, n_methods), per cent
-    seconds: list[np.ndarray]  # of training, the same shape
+    f1: list[np.ndarray]
+    seconds: list[np.ndarray]
 
     def by_fold(self, problem: int) -> np.ndarray:
-        """F1 of each method in each fold (n_methods, folds): the mean over the problem's labels."""
+        """Return F1 of each method in each fold of a problem, the mean over its labels.
+
+        Parameters
+        ----------
+        problem : int
+            Index in `problems`.
+
+        Returns
+        -------
+        ndarray (n_methods, folds), float64
+            F1 in per cent.
+
+        Examples
+        --------
+        >>> result.by_fold(0).shape
+        (2, 5)
+        """
         return np.ascontiguousarray(self.f1[problem].mean(axis=0).T)
 
     def scores(self) -> list[list[Score]]:
-        """For each problem the score of each method."""
+        """Return the score of each method for each problem.
+
+        Returns
+        -------
+        list of list of Score
+            Scores with `f1` (mean, per cent), `error` (standard error), `p` (corrected t-test), `rank` and `mark`.
+
+        Examples
+        --------
+        >>> [score.f1 for score in result.scores()[0]]
+        """
         baseline = self.methods.index(self.baseline)
         return [score_methods(self.by_fold(problem), baseline) for problem in range(len(self.problems))]
 
     def names(self) -> list[str]:
-        """A short name for each problem: the file's, and the label that was asked for."""
+        """Return a short unique name for each problem: its file and, if given, its label.
+
+        Returns
+        -------
+        list of str
+            The names, in the order of `problems`.
+
+        Examples
+        --------
+        >>> result.names()
+        ['docs']
+        """
         names = []
         for problem in self.problems:
             same = {other.path for other in self.problems if other.path.stem == problem.path.stem}
@@ -96,18 +154,43 @@ class CrossValidation(ReportedResult):
         return names
 
     def describe(self) -> Iterator[str]:
-        """Return the table, below what is in it."""
-        yield f"F1 in per cent, mean ± standard error of {self.folds} folds (seed {self.seed})"
+        """Yield the lines of the printed text.
+
+        Yields
+        ------
+        str
+            The table, then the notes on it.
+
+        Examples
+        --------
+        >>> print(*result.describe(), sep="\\n")
+        """
+        yield f"F1 (%): mean ± standard error over {self.folds} folds (seed {self.seed})"
+        yield from ["", *format_table(self.names(), self.methods, self.scores()), ""]
         if len(self.methods) > 1:
-            yield f"* p ≤ 0.05, ** p ≤ 0.01: differs from {self.baseline} (corrected t-test over the folds)"
+            yield f"* p ≤ 0.05, ** p ≤ 0.01: differs from {self.baseline} (corrected resampled t-test)"
         for name, problem in zip(self.names(), self.problems, strict=True):
             if len(problem.labels) > 1 or problem.n_left_out:
-                left_out = f" ({problem.n_left_out} with too few rows left out)" if problem.n_left_out else ""
-                yield f"{named(name)}: mean over {plural(len(problem.labels), 'label')}{left_out}"
-        yield from ["", *format_table(self.names(), self.methods, self.scores())]
+                skipped = f" ({problem.n_left_out} with too few rows skipped)" if problem.n_left_out else ""
+                yield f"{named(name)}: mean over {plural(len(problem.labels), 'label')}{skipped}"
 
     def write_csv(self, path: Path | str) -> None:
-        """Write a line for each problem and method; what is not defined is an empty cell."""
+        """Write a CSV file with a line for each problem and method; undefined values are empty cells.
+
+        Parameters
+        ----------
+        path : Path or str
+            The file; an existing one is replaced.
+
+        Raises
+        ------
+        DataError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> result.write_csv("cv.csv")
+        """
         sizes = ["data", "label", "n_labels", "n_rows", "n_features", "n_positive"]
         values = ["method", "f1", "standard_error", "p", "mark", "rank", "seconds"]
         rows: list[list[object]] = [[*sizes, *values, *(f"f1_{fold + 1}" for fold in range(self.folds))]]
@@ -115,17 +198,32 @@ class CrossValidation(ReportedResult):
             about = [problem.path, problem.label or "", len(problem.labels), problem.n_rows, problem.n_features]
             about.append(problem.n_positive.sum())
             seconds = self.seconds[number].sum(axis=(0, 1)).tolist()
-            for place, (method, score) in enumerate(zip(self.methods, scores, strict=True)):
-                found = [method, score.f1, score.error, or_none(score.p), score.mark, score.rank, round(seconds[place], 4)]
-                rows.append([*about, *found, *self.by_fold(number)[place].tolist()])
+            for index, (method, score) in enumerate(zip(self.methods, scores, strict=True)):
+                result = [method, score.f1, score.error, or_none(score.p), score.mark, score.rank, round(seconds[index], 4)]
+                rows.append([*about, *result, *self.by_fold(number)[index].tolist()])
         tables.write_table(path, rows)
 
 
 def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[Sequence[Score]]) -> list[str]:
-    """A row a problem, a column a method; below them median F1 and average rank."""
+    """Return a table with a row per problem and a column per method, then median F1 and mean rank; wide tables are split by
+    methods.
+    """
     columns = list(zip(*scores, strict=True))
-    medians = [f"{np.median([score.f1 for score in column]):.1f}  " for column in columns]
-    ranks = [f"{np.mean([score.rank for score in column]):.2f}  " for column in columns]
-    rows = [[name, *map(str, row)] for name, row in zip(names, scores, strict=True)]
-    lines = [line.rstrip() for line in tables.table([["", *methods], *rows, ["median F1", *medians], ["average rank", *ranks]])]
-    return [*lines[:-2], "", *lines[-2:]]
+    first = ["", *names, "median F1", "mean rank"]
+    cells = [
+        [
+            method,
+            *map(str, column),
+            f"{np.median([score.f1 for score in column]):.1f}  ",
+            f"{np.mean([score.rank for score in column]):.2f}  ",
+        ]
+        for method, column in zip(methods, columns, strict=True)
+    ]
+    lines: list[str] = []
+    while cells:
+        widths = np.cumsum([2 + max(map(len, column)) for column in cells])
+        n = max(1, int(np.searchsorted(widths, METHODS_WIDTH, "right")))
+        block = [line.rstrip() for line in tables.table([list(row) for row in zip(first, *cells[:n], strict=True)])]
+        lines += [*([""] if lines else []), *block[:-2], "", *block[-2:]]
+        cells = cells[n:]
+    return lines

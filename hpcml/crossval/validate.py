@@ -1,4 +1,4 @@
-"""Cross-validation: check the methods and the data, do the tasks, make the table."""
+"""Cross-validation: check the methods and the data, run the tasks, return the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.crossval.methods import CvMethod, method_of, methods
+from hpcml.crossval.methods import CvMethod, find_method, methods
 from hpcml.crossval.options import CvOptions
 from hpcml.crossval.problems import CvProblem, read_problem
 from hpcml.crossval.table import CrossValidation
@@ -17,9 +17,9 @@ from hpcml.errors import ConfigError, OptionError, repeated
 from hpcml.log import Log, plural, size
 from hpcml.mpi.memory import room_per_rank
 
-SPARSE_BYTES = 48  # of memory for each value: the file's rows, those to train on, a learner's copy in double precision
-DENSE_BYTES = 16  # beside it, if a learner takes dense rows
-FEATURE_BYTES = 100  # for the weights of a linear classifier, voted ones having most
+SPARSE_BYTES = 48  # memory per value: the file's rows, the training rows, a learner's copy in double precision
+DENSE_BYTES = 16  # in addition, for a learner with dense rows
+FEATURE_BYTES = 100  # for the weights of a linear classifier; voted learners have most
 
 
 def cross_validate(
@@ -27,53 +27,51 @@ def cross_validate(
 ) -> CrossValidation:
     """Return F1 in folds (Carvalho & Cohen 2006, 4.2). Collective over `comm`.
 
-    `names` are methods with a name of their own, base learners, or dotted paths of scikit-learn classifiers. `data` are files and
-    labels: without a label each label of the file is classified against all others, and the file's result is the mean over them.
-    All methods are trained and judged on the same rows; the others are compared with the baseline, by default the first.
+    `names` are methods with a short name, base learners, or dotted paths of scikit-learn classifiers. `data` are files and labels:
+    for a file without a label, each label is classified against all others, and the result is the mean over them. All methods are
+    trained and tested on the same rows.
     """
     with mpi.agreed(comm, "preparing the methods"):
-        chosen = [method_of(name) if options.bias else method_of(name).without_intercept() for name in names]
+        chosen = [find_method(name) if options.bias else find_method(name).without_intercept() for name in names]
         if not names:
-            raise ConfigError(f"name at least one method: {', '.join(sorted(methods()))}")
+            raise ConfigError(f"no method given; expected at least one of {', '.join(sorted(methods()))}")
         if options.baseline not in (None, *names):
-            raise OptionError("baseline", options.baseline, f"not among the methods: {', '.join(names)}")
+            raise OptionError("baseline", options.baseline, f"expected one of the methods: {', '.join(names)}")
         if not data:
-            raise ConfigError("name at least one dataset file made with `hpcml convert`")
+            raise ConfigError("no data given; expected at least one dataset made with `hpcml convert`")
         twice = repeated(names) or repeated(str(path) if label is None else f"{path}:{label}" for path, label in data)
         if twice is not None:
-            raise ConfigError(f"{twice} is named twice")
-        if options.scale not in (None, "none") and (unable := [method.name for method in chosen if not method.scalable]):
-            raise OptionError("scale", options.scale, f"has no effect on {unable[0]}; remove one of them")
-    refusing = [method.name for method in chosen if method.non_negative]
+            raise ConfigError(f"{twice} is given twice")
+        if options.scale not in (None, "none") and (unscalable := [method.name for method in chosen if not method.scalable]):
+            raise OptionError("scale", options.scale, f"has no effect on {unscalable[0]}; remove one of them")
+    non_negative = [method.name for method in chosen if method.non_negative]
 
     def read_problems() -> list[CvProblem]:
-        own = options.scale is None and any(method.scalable and method.name in methods() for method in chosen)
-        return [read_problem(path, label, options, refusing, log if own else None) for path, label in data]
+        warn = options.scale is None and any(method.scalable and method.name in methods() for method in chosen)
+        return [read_problem(path, label, options, non_negative, log if warn else None) for path, label in data]
 
     problems = mpi.run_on_root(comm, "reading the labels", read_problems)
     for problem in problems:
-        check_room(comm, problem, chosen)
-        left_out = f"; {problem.n_left_out} with too few rows of a class are left out" if problem.n_left_out else ""
+        check_memory(comm, problem, chosen)
         sizes = f"{problem.n_rows:,} rows × {problem.n_features:,} features, {plural(len(problem.labels), 'label')}"
-        unlabelled = f"; {plural(problem.n_unlabelled, 'unlabelled row')} left out" if problem.n_unlabelled else ""
-        empty = f"; {plural(problem.n_empty, 'row')} without any known feature get no labels" if problem.n_empty else ""
-        log(f"{problem.path}: {sizes}{left_out}{unlabelled}{empty}")
+        skipped = f"; {plural(problem.n_left_out, 'label')} with too few rows of a class skipped" if problem.n_left_out else ""
+        unlabelled = f"; {plural(problem.n_unlabelled, 'unlabelled row')} skipped" if problem.n_unlabelled else ""
+        empty = f"; no label is predicted for {plural(problem.n_empty, 'row')} without any known feature" if problem.n_empty else ""
+        log(f"{problem.path}: {sizes}{skipped}{unlabelled}{empty}")
     f1, seconds = CvTasks(comm, problems, chosen, options).run(log)
-    each = np.sum([of_problem.sum(axis=(0, 1)) for of_problem in seconds], axis=0).tolist()
-    times = ", ".join(f"{method} {value:.3g} s" for method, value in zip(names, each, strict=True))
-    log.detail(f"training took, in all: {times}")
+    totals = np.sum([each.sum(axis=(0, 1)) for each in seconds], axis=0).tolist()
+    log.detail("total training time: " + ", ".join(f"{name} {value:.3g} s" for name, value in zip(names, totals, strict=True)))
     return CrossValidation(problems, list(names), options.baseline or names[0], options.folds, options.seed, f1, seconds)
 
 
-def check_room(comm: mpi.Comm, problem: CvProblem, methods: Sequence[CvMethod]) -> None:
-    """Collective over `comm`. Raise ConfigError if a rank cannot hold the rows and their copies."""
-    room = room_per_rank(comm)
+def check_memory(comm: mpi.Comm, problem: CvProblem, methods: Sequence[CvMethod]) -> None:
+    available = room_per_rank(comm)
     dense = [method.name for method in methods if method.wants_dense(problem.n_rows, problem.n_features, problem.nnz)]
     needed = SPARSE_BYTES * problem.nnz + FEATURE_BYTES * problem.n_features
     needed += DENSE_BYTES * problem.n_rows * problem.n_features * bool(dense)
-    if needed > room:
+    if needed > available:
         why = f" ({', '.join(dense)} need dense rows)" if dense else ""
         raise ConfigError(
-            f"{problem.path}: every rank needs all its rows, about {size(needed)}{why}, but a rank has "
-            f"{size(room)}; use fewer ranks on a node, or fewer rows (--split)"
+            f"{problem.path}: every rank needs all rows, about {size(needed)}{why}, but has {size(available)}; "
+            "use fewer ranks per node, or fewer rows (--split)"
         )

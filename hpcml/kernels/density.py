@@ -1,16 +1,15 @@
-"""Kernel density estimates of one feature in one class: the mass P(v | c) of the cell of width δ
-around a value v.
+"""Kernel density estimates of one feature in one class: the mass P(v | c) of the cell of width δ around a value v.
 
-v is first rounded to a multiple of δ, and P is divided by δ.
+Estimate: P(v | c) = Σ_i w_i [Φ((v − x_i + δ/2)/h) − Φ((v − x_i − δ/2)/h)] over the class's training values x_i with shares w_i. v
+is first rounded to a multiple of δ, and P is divided by δ (P' = P / δ, at least `floor`).
 
-A feature with few distinct values keeps them with their weights, and P is their sum. For the others
-P is tabulated: the axis is cut into cells of width h/3 from the class's lowest value on, the
-training values of a cell are replaced by their moments about its centre, and each cell has a
-polynomial in the place t ∈ [−½, ½] within the cell, the double Taylor series of the Gaussian (a
-fast Gauss transform in one dimension). Pairs of cells more than FAR · h + δ/2 apart are left out.
+A feature with few distinct values stores them with their weights and evaluates the sum. For the other features P is tabulated by a
+fast Gauss transform in one dimension (Greengard & Strain 1991): the axis is cut into cells of width h/3, starting at the class's
+lowest value; the training values of a cell are replaced by their moments about its centre; and each cell gets a polynomial in the
+position t ∈ [−½, ½] within the cell, the double Taylor series of the Gaussian. Pairs of cells more than FAR · h + δ/2 apart are
+ignored.
 
-Columns are those of a CSC matrix (`indptr, rows, data`); what it does not store is 0. No index is
-checked here.
+Columns are those of a CSC matrix (`indptr, rows, data`); values that are not stored are 0. Indices are not checked.
 """
 
 import math
@@ -22,36 +21,39 @@ from hpcml.kernels import njit
 from hpcml.kernels.elementary import erfc, exp, log
 from hpcml.kernels.rows import first_at_least
 
-ORDER = 10  # terms of the series in either variable; relative error of P near values below 1e-8 (with 8 terms 1e-6, with 12 1e-11)
-PER_BANDWIDTH = 3  # cells in a bandwidth
-FAR = 19.3  # bandwidths at which tables take the Gaussian for 0: it is below the least P' times the least δ
-NEGLIGIBLE = 1e-11  # share of P that far cells may add unseen
-_BLOCK = 1024  # rows that stay in the caches while the features pass
-PRODUCT = 4  # probabilities of which a product is above the least number
+# Terms of the series in either variable. Relative error of P near training values: 1e-6 with 8 terms, below 1e-8 with 10, 1e-11
+# with 12.
+ORDER = 10
+PER_BANDWIDTH = 3  # cells per bandwidth
+# Bandwidths beyond which tables treat the Gaussian as 0: it is below the minimum P' times the minimum δ.
+FAR = 19.3
+NEGLIGIBLE = 1e-11  # maximum share of P that ignored far cells contribute
+_BLOCK = 1024  # rows that stay in the caches while all features are added
+PRODUCT = 4  # number of probabilities whose product cannot underflow
 _ROOT_HALF = math.sqrt(0.5)
 _PEAK = 1 / math.sqrt(2 * math.pi)
 
 
 class Density(NamedTuple):
-    """The densities of d features in K classes; a feature has `values`, or none, or `tables`."""
+    """The densities of d features in K classes; a feature has either `values` or `tables`, or neither if it is constant."""
 
     sizes: np.ndarray  # (K) n_c
-    counts: np.ndarray  # (d) distinct values
+    counts: np.ndarray  # (d) number of distinct values
     precisions: np.ndarray  # (d) δ
     bandwidths: np.ndarray  # (d, K) h
     lows: np.ndarray  # (d, K) the lowest value of the class
-    starts: np.ndarray  # (d + 1)
+    starts: np.ndarray  # (d + 1) range of each feature in `values`
     values: np.ndarray  # ascending within a feature
     masses: np.ndarray  # (values, K) share of the class's weight
     logs: np.ndarray  # (values, K) log P'
     table_starts: np.ndarray  # (d K + 1) the cells of feature j and class c begin at table_starts[j K + c]
     tables: np.ndarray  # (cells, ORDER)
-    floor: float  # the least P'
+    floor: float  # minimum P'
 
 
 @njit
 def sum_columns(indptr, rows, data, labels, weights, lows, highs, counts, totals):
-    """Per feature and class (d, K): lowest, highest, number, weight; given as +∞, −∞, 0, 0."""
+    """Update lows, highs, counts and weights per feature and class (d, K), initialised to +∞, −∞, 0, 0."""
     for j in range(indptr.size - 1):
         for k in range(indptr[j], indptr[j + 1]):
             row = rows[k]
@@ -64,7 +66,7 @@ def sum_columns(indptr, rows, data, labels, weights, lows, highs, counts, totals
 
 @njit
 def _collect(column, has_zero, values):
-    """Put the distinct values of a column into `values`, ascending, until it is full; how many."""
+    """Write the distinct values of a column to `values`, ascending, until it is full; their number."""
     count = 0
     if has_zero and values.size > 0:
         values[0] = 0.0
@@ -72,32 +74,32 @@ def _collect(column, has_zero, values):
     for v in column:
         if count == values.size:
             break
-        place = first_at_least(values, 0, count, v)
-        if place == count or values[place] != v:
-            for i in range(count, place, -1):
+        index = first_at_least(values, 0, count, v)
+        if index == count or values[index] != v:
+            for i in range(count, index, -1):
                 values[i] = values[i - 1]
-            values[place] = v
+            values[index] = v
             count += 1
     return count
 
 
 @njit
 def count_values(indptr, data, has_zero, buffer, counts):
-    """counts[j] = distinct values of feature j, at most buffer.size; has_zero (d), counts (d)."""
+    """counts[j] = number of distinct values of feature j, at most buffer.size; has_zero (d), counts (d)."""
     for j in range(counts.size):
         counts[j] = _collect(data[indptr[j] : indptr[j + 1]], has_zero[j], buffer)
 
 
 @njit
 def collect_values(indptr, data, has_zero, starts, values):
-    """values[starts[j]:starts[j + 1]] = the distinct values of feature j, exactly so many."""
+    """values[starts[j]:starts[j + 1]] = the distinct values of feature j."""
     for j in range(starts.size - 1):
         _collect(data[indptr[j] : indptr[j + 1]], has_zero[j], values[starts[j] : starts[j + 1]])
 
 
 @njit
 def weigh_values(indptr, rows, data, labels, weights, zero_weights, starts, values, masses):
-    """masses[i, c] += weight of values[i] in class c; zero_weights (d, K): of zeros not stored."""
+    """masses[i, c] += weight of values[i] in class c; zero_weights (d, K): weight of the zeros that are not stored."""
     for j in range(starts.size - 1):
         begin, end = starts[j], starts[j + 1]
         if begin == end:
@@ -111,15 +113,15 @@ def weigh_values(indptr, rows, data, labels, weights, zero_weights, starts, valu
 
 @njit(forceinline=True)
 def cell_mass(distance, precision, bandwidth):
-    """Φ((u + δ/2)/h) − Φ((u − δ/2)/h), of the tails on one side: far away nothing cancels."""
+    """Φ((u + δ/2)/h) − Φ((u − δ/2)/h), computed from the tails of one side to avoid cancellation."""
     u = abs(distance)
     near = (u - 0.5 * precision) / bandwidth
     return 0.5 * (erfc(near * _ROOT_HALF) - erfc((near + precision / bandwidth) * _ROOT_HALF))
 
 
 @njit
-def _judged(density, j, v):
-    """v, rounded to a multiple of δ."""
+def _rounded(density, j, v):
+    """v rounded to a multiple of δ."""
     return np.rint(v / density.precisions[j]) * density.precisions[j]
 
 
@@ -136,7 +138,7 @@ def _sum_values(density, j, c, v):
     """P(v | c) of a feature with few values."""
     begin, end = density.starts[j], density.starts[j + 1]
     total, masses = 0.0, np.empty(end - begin)
-    v = _judged(density, j, v)
+    v = _rounded(density, j, v)
     _cell_masses(density.values[begin:end], v, density.precisions[j], density.bandwidths[j, c], masses)
     for i in range(begin, end):
         if density.masses[i, c] > 0:
@@ -152,7 +154,7 @@ def _floored_log(density, j, mass):
 
 @njit
 def log_values(density, out):
-    """out[i, c] = log P'(values[i] | c): what density.logs is."""
+    """out[i, c] = log P'(values[i] | c), as stored in density.logs."""
     for j in range(density.counts.size):
         for i in range(density.starts[j], density.starts[j + 1]):
             for c in range(density.sizes.size):
@@ -161,20 +163,20 @@ def log_values(density, out):
 
 @njit
 def reach(ratio):
-    """Cells on either side of a cell that it is felt in, up to FAR bandwidths; `ratio` is δ/h."""
+    """Number of cells on either side of a cell to which it contributes (FAR bandwidths); `ratio` is δ/h."""
     return np.int64(math.ceil((FAR + 0.5 * ratio) * PER_BANDWIDTH)) + 1
 
 
 @njit
 def add_moments(rows, column, labels, weights, lows, bandwidths, starts, moments):
-    """moments[starts[c] + cell, p] += w t^p / p! for the values of a column at t in their cells."""
+    """moments[starts[c] + cell, p] += w t^p / p! for the values of a column, at position t in their cells."""
     for k in range(rows.size):
         row = rows[k]
         c = labels[row]
-        place = (column[k] - lows[c]) * (PER_BANDWIDTH / bandwidths[c])
-        cell = np.int64(place)
+        position = (column[k] - lows[c]) * (PER_BANDWIDTH / bandwidths[c])
+        cell = np.int64(position)
         term = weights[row]
-        t = place - cell - 0.5
+        t = position - cell - 0.5
         moment = moments[starts[c] + cell]
         for p in range(ORDER):
             moment[p] += term
@@ -183,7 +185,7 @@ def add_moments(rows, column, labels, weights, lows, bandwidths, starts, moments
 
 @njit
 def tabulate_derivatives(ratio, out):
-    """out[i, k] (2r + 1, 2 ORDER − 1) = (−h/3)^k · k-th derivative of a cell's mass, i − r away."""
+    """out[i, k] (2r + 1, 2 ORDER − 1) = (−h/3)^k · k-th derivative of the mass of the cell i − r cells away."""
     middle = out.shape[0] // 2
     for i in range(out.shape[0]):
         u = (i - middle) / PER_BANDWIDTH
@@ -210,9 +212,9 @@ def _add_series(moment, derivatives, out):
 
 @njit
 def _furthest(moments, derivatives, target, nearest):
-    """How many cells away sources of `target` still count, if the nearest is so far away.
+    """Distance in cells beyond which sources of `target` are negligible, given the distance of the nearest source.
 
-    All hold at most 1, so others add less than NEGLIGIBLE of what a nearest source adds.
+    Every cell holds a mass of at most 1, so farther sources add less than NEGLIGIBLE of the contribution of a nearest source.
     """
     middle = derivatives.shape[0] // 2
     mass = 0.0
@@ -232,9 +234,9 @@ def _furthest(moments, derivatives, target, nearest):
 
 @njit
 def tabulate(moments, derivatives, table):
-    """The polynomials of cells from the moments (cells, ORDER); table (cells + 2r) is r before."""
+    """Polynomials of the cells from the moments (cells, ORDER); table (cells + 2r) starts r cells earlier."""
     r, n = derivatives.shape[0] // 2, moments.shape[0]
-    before = np.empty(table.shape[0], np.int64)  # the last cell with values up to each place
+    before = np.empty(table.shape[0], np.int64)  # the last cell with values, up to each cell
     last = -table.shape[0] - r
     for target in range(table.shape[0]):
         if target - r < n and target >= r and moments[target - r, 0] > 0:
@@ -255,20 +257,20 @@ def tabulate(moments, derivatives, table):
         factor = 1.0
         for q in range(ORDER):
             total[q] *= factor
-            factor /= -(q + 1.0)  # the derivatives come with the sign (−1)^(p + q), the series needs (−1)^p
+            factor /= -(q + 1.0)  # the derivatives have the sign (−1)^(p + q), the series needs (−1)^p
 
 
 @njit(forceinline=True)
-def mass_in_table(tables, begin, end, place):
-    """P(v | c) of the value that lies `place` cells from the lower end of cells begin ≤ cell < end; 0 outside of them.
+def mass_in_table(tables, begin, end, position):
+    """P(v | c) of the value `position` cells above the lower end of the cells begin ≤ cell < end; 0 outside of them.
 
-    A choice, no branch, where there are cells: LLVM makes vectors of a loop over rows.
+    Uses selections instead of branches, so that LLVM vectorises a loop over rows.
     """
-    if begin == end:  # only of a damaged file
+    if begin == end:  # only in a damaged file
         return 0.0
-    inside = 0 <= place < np.float64(end - begin)
-    cell = np.intp(place if inside else 0.0)
-    t = place - cell - 0.5
+    inside = 0 <= position < np.float64(end - begin)
+    cell = np.intp(position if inside else 0.0)
+    t = position - cell - 0.5
     row = tables[begin + cell]
     total = row[ORDER - 1]
     for q in range(ORDER - 2, -1, -1):
@@ -281,8 +283,9 @@ def _look_up(density, j, c, v):
     """P(v | c) of a feature with tables."""
     k = j * density.sizes.size + c
     bandwidth = density.bandwidths[j, c]
-    place = (_judged(density, j, v) - density.lows[j, c]) * (PER_BANDWIDTH / bandwidth) + reach(density.precisions[j] / bandwidth)
-    return mass_in_table(density.tables, density.table_starts[k], density.table_starts[k + 1], place)
+    position = (_rounded(density, j, v) - density.lows[j, c]) * (PER_BANDWIDTH / bandwidth)
+    position += reach(density.precisions[j] / bandwidth)
+    return mass_in_table(density.tables, density.table_starts[k], density.table_starts[k + 1], position)
 
 
 @njit
@@ -306,14 +309,14 @@ def _add_logs(density, j, v, out):
 
 @njit
 def log_zeros(density, out):
-    """out[j, c] = log P'(0 | c); out (d, K) is given as 0."""
+    """out[j, c] = log P'(0 | c); out (d, K) is initialised to 0."""
     for j in range(out.shape[0]):
         _add_logs(density, j, 0.0, out[j])
 
 
 @njit
 def _multiply_by_tables(density, j, c, values, product):
-    """product[i] *= P'(values[i] | c) of feature j, which has tables."""
+    """product[i] *= P'(values[i] | c) of feature j with tables."""
     k = j * density.sizes.size + c
     begin, end = density.table_starts[k], density.table_starts[k + 1]
     low, scale = density.lows[j, c], PER_BANDWIDTH / density.bandwidths[j, c]
@@ -328,7 +331,7 @@ def _multiply_by_tables(density, j, c, values, product):
 def add_dense(density, X, out):
     """out[i, c] += Σ_j log P'(X[i, j] | c), in the order of j; X (n, d), out (n, K).
 
-    Features with tables pass in groups, with one logarithm of their product.
+    Features with tables are added in groups, with one logarithm of their product.
     """
     n_classes = out.shape[1]
     values, products = np.empty(_BLOCK), np.ones((n_classes, _BLOCK))
@@ -343,20 +346,20 @@ def add_dense(density, X, out):
                     _add_logs(density, j, np.float64(X[i, j]), out[i])
                 continue
             for i in range(n):
-                values[i] = _judged(density, j, np.float64(X[begin + i, j]))
+                values[i] = _rounded(density, j, np.float64(X[begin + i, j]))
             for c in range(n_classes):
                 _multiply_by_tables(density, j, c, values[:n], products[c])
             waiting += 1
             if waiting == PRODUCT:
-                _take_logs(products, n, begin, out)
+                _add_log_products(products, n, begin, out)
                 waiting = 0
         if waiting:
-            _take_logs(products, n, begin, out)
+            _add_log_products(products, n, begin, out)
 
 
 @njit
-def _take_logs(products, n, begin, out):
-    """out[begin + i, c] += log products[c, i] of n rows; the products are 1 again."""
+def _add_log_products(products, n, begin, out):
+    """out[begin + i, c] += log products[c, i] for n rows; resets the products to 1."""
     for c in range(out.shape[1]):
         for i in range(n):
             out[begin + i, c] += log(products[c, i])
@@ -365,7 +368,7 @@ def _take_logs(products, n, begin, out):
 
 @njit
 def add_sparse(density, zeros, indptr, indices, data, out):
-    """out[i, c] += Σ log P'(x_j | c) − zeros[j, c] over the stored x_j; zeros by `log_zeros`."""
+    """out[i, c] += Σ log P'(x_j | c) − zeros[j, c] over the stored x_j; zeros from `log_zeros`."""
     for i in range(out.shape[0]):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]

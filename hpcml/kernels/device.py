@@ -1,15 +1,12 @@
-"""Naive Bayes on a GPU, by numba-cuda: what `density`, `gaussian` and `joint` compute of rows, in
-double precision.
+"""Naive Bayes scores on a GPU with numba-cuda: the sums of `density`, `gaussian` and `joint`, in double precision.
 
-A thread has a row and a class and adds up the features in the order that the CPU has; `gaps` has a
-thread for each row. The last bits are not the CPU's, whose sums may be fused otherwise and whose
-exp, log and erf are others.
+Each thread adds up the features of one row and class in the order of the CPU; `gaps` uses a thread per row. The last bits differ
+from those of the CPU, which fuses sums differently and has other implementations of exp, log and erf.
 
-Importing this module imports numba.cuda; it takes no device until one is asked for. The older
-numba.cuda that numba still contains cannot compile these kernels: it must be that of numba-cuda.
-"""
+Importing this module imports numba.cuda but initialises no device. The older numba.cuda inside numba cannot compile these kernels,
+so the package numba-cuda is required."""
 
-# ruff: noqa: E402 - numba.cuda is imported when numba-cuda may stand in its place
+# ruff: noqa: E402 - numba.cuda is imported after numba-cuda had the chance to replace it
 import importlib
 import math
 from contextlib import suppress
@@ -21,15 +18,15 @@ from hpcml.kernels import density, gaussian
 from hpcml.kernels.density import PER_BANDWIDTH, PRODUCT
 from hpcml.kernels.rows import first_at_least
 
-NAME = "numba"  # of the compiler
+NAME = "numba"  # compiler
 with suppress(ImportError):
-    # It puts numba-cuda in the place of numba.cuda. Python loads it at its start, but not from folders added by a .pth file.
+    # Replaces numba.cuda by numba-cuda. Python loads this redirector at its start, but not from folders added by a .pth file.
     importlib.import_module("_numba_cuda_redirector")
     NAME = f"numba-cuda {importlib.import_module('numba_cuda').__version__}"
 from numba import config, cuda
 from numba.cuda.cudadrv import driver, error
 
-THREADS = 128  # of a block
+THREADS = 128  # per block
 ERRORS = (driver.CudaAPIError, error.CudaSupportError)
 HAS_PACKAGE = bool(config.ENABLE_CUDASIM) or "numba_cuda" in cuda.__file__  # the simulator needs none
 
@@ -39,7 +36,7 @@ class CompilationError(Exception):
 
 
 def _of_cpu(kernel):
-    """A kernel of the CPU's, compiled for the device, with erf and erfc of the device."""
+    """A CPU kernel compiled for the device, with erf and erfc of the device."""
     names = {**kernel.py_func.__globals__, "erf": math.erf, "erfc": math.erfc}
     return cuda.jit(device=True)(FunctionType(kernel.py_func.__code__, names))
 
@@ -50,32 +47,32 @@ _cell_mass, _mass_in_table, _first_at_least, _below = map(
 
 
 def count() -> int:
-    """How many devices there are; 0 also if there is no driver."""
+    """Return the number of devices; 0 without a driver."""
     return len(cuda.gpus) if cuda.is_available() else 0
 
 
 def select(number: int) -> None:
-    """Use this device from now on."""
+    """Use this device for all further calls."""
     cuda.select_device(number)
 
 
 def free_bytes() -> float:
-    """Memory of the device that is free; the simulator has no end of it."""
+    """Return the free memory of the device; infinite in the simulator."""
     return float(cuda.current_context().get_memory_info()[0])
 
 
 def to_device(array: np.ndarray):
-    """An array on the device; of size 1 if it is empty, for nothing is ever read from it then."""
+    """Return a copy on the device; an empty array becomes one element, since CUDA has no empty arrays."""
     return cuda.to_device(np.ascontiguousarray(array) if array.size else np.zeros((1,) * array.ndim, array.dtype))
 
 
 def empty(*shape: int):
-    """Room for float64 on the device."""
+    """Allocate float64 values on the device."""
     return cuda.device_array(shape, np.float64)
 
 
 def launch(kernel, n_threads: int, *arguments) -> None:
-    """Run a kernel with at least this number of threads. Raises one of ERRORS, or CompilationError (for new types)."""
+    """Run a kernel with at least `n_threads` threads. Raises one of ERRORS, or CompilationError."""
     try:
         if n_threads:
             kernel[-(-n_threads // THREADS), THREADS](*arguments)
@@ -87,7 +84,7 @@ def launch(kernel, n_threads: int, *arguments) -> None:
 
 @cuda.jit(device=True)
 def _rint(x):
-    """The nearest whole number, of two the even one."""
+    """Round to the nearest integer, ties to even."""
     whole = math.floor(x)
     rest = x - whole
     if rest > 0.5 or (rest == 0.5 and whole % 2.0 != 0.0):
@@ -97,7 +94,7 @@ def _rint(x):
 
 @cuda.jit(device=True)
 def _sum_values(starts, values, masses, precision, bandwidth, j, c, v):
-    """P(v | c) of a feature with few values."""
+    """P(v | c) of a feature with stored values."""
     total = 0.0
     for i in range(starts[j], starts[j + 1]):
         if masses[i, c] > 0:
@@ -107,20 +104,20 @@ def _sum_values(starts, values, masses, precision, bandwidth, j, c, v):
 
 @cuda.jit(device=True)
 def _feature_mass(density, j, c, v):
-    """max(P(v | c) / δ, floor) of feature j, which has no values of its own, or not v."""
+    """max(P(v | c) / δ, floor) for a value v that is not stored with feature j."""
     _counts, precisions, bandwidths, lows, starts, values, masses, _logs, table_starts, tables, shifts, floor = density
     precision, bandwidth = precisions[j], bandwidths[j, c]
     v = _rint(v / precision) * precision
     if starts[j] < starts[j + 1]:
         return max(_sum_values(starts, values, masses, precision, bandwidth, j, c, v) / precision, floor)
     k = j * bandwidths.shape[1] + c
-    place = (v - lows[j, c]) * (PER_BANDWIDTH / bandwidth) + shifts[j, c]  # the first cell is `shift` below the lowest value
-    return max(_mass_in_table(tables, table_starts[k], table_starts[k + 1], place) / precision, floor)
+    position = (v - lows[j, c]) * (PER_BANDWIDTH / bandwidth) + shifts[j, c]  # the first cell lies `shift` cells below the minimum
+    return max(_mass_in_table(tables, table_starts[k], table_starts[k + 1], position) / precision, floor)
 
 
 @cuda.jit(device=True)
 def _value_at(density, j, v):
-    """Where feature j has the value v among those of its own; −1 if it has not."""
+    """Index of the value v among the stored values of feature j, or −1."""
     starts, values = density[4], density[5]
     i = _first_at_least(values, starts[j], starts[j + 1], v)
     return i if i < starts[j + 1] and values[i] == v else -1
@@ -128,7 +125,7 @@ def _value_at(density, j, v):
 
 @cuda.jit
 def density_dense(density, priors, X, out):
-    """out[i, c] = priors[c] + Σ_j log P'(X[i, j] | c); one logarithm for a group of tables."""
+    """out[i, c] = priors[c] + Σ_j log P'(X[i, j] | c); one logarithm per group of tables."""
     i, c = divmod(cuda.grid(1), out.shape[1])
     if i >= out.shape[0]:
         return
@@ -207,7 +204,7 @@ def gaussian_sparse(gaussians, priors, zeros, indptr, indices, data, out):
 
 @cuda.jit
 def gaps(joint, out):
-    """out[i] = the largest p(c | row i) less the second largest."""
+    """out[i] = largest p(c | row i) minus the second largest."""
     i = cuda.grid(1)
     if i >= out.shape[0]:
         return

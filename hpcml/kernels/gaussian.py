@@ -1,8 +1,6 @@
-"""One Gaussian of each feature (d) in each class (K), and the mass P(v | c) of the cell of width δ
-around a value v.
+"""One Gaussian for each feature (d) and class (K), and the mass P(v | c) of the cell of width δ around a value v.
 
-Values are rounded to multiples of δ. Columns are those of a CSC matrix (`indptr, rows, data`); what
-it does not store is 0.
+Values are rounded to multiples of δ. Columns are those of a CSC matrix (`indptr, rows, data`); values that are not stored are 0.
 """
 
 import math
@@ -22,12 +20,12 @@ class Gaussians(NamedTuple):
     precisions: np.ndarray  # (d) δ
     means: np.ndarray  # (d, K)
     deviations: np.ndarray  # (d, K)
-    floor: float  # the least P
+    floor: float  # minimum P
 
 
 @njit
 def extremes(indptr, data, low, high):
-    """The lowest and highest stored value of each feature (d); 0 of one without any."""
+    """Lowest and highest stored value of each feature (d); 0 for a feature without values."""
     for j in range(low.size):
         if indptr[j] < indptr[j + 1]:
             low[j] = high[j] = data[indptr[j]]
@@ -42,7 +40,7 @@ def _rounded(value, precision):
 
 @njit
 def mean_and_spread(indptr, rows, data, labels, weights, totals, precisions, means, deviations):
-    """Mean and deviation (d, K) of rounded values, given as 0; totals (K): the classes' weights."""
+    """Mean and standard deviation (d, K) of rounded values, initialised to 0; totals (K): weights of the classes."""
     n_classes = totals.size
     for j in range(precisions.size):
         stored = np.zeros(n_classes)
@@ -70,7 +68,7 @@ def below(x):
 
 @njit(forceinline=True)
 def _mass(gaussians, j, c, rounded):
-    """P(v | c) = max(Φ((v − μ + δ/2)/σ) − Φ((v − μ − δ/2)/σ), floor) of a rounded value v."""
+    """P(v | c) = max(Φ((v − μ + δ/2)/σ) − Φ((v − μ − δ/2)/σ), floor) for a rounded value v."""
     away, half = rounded - gaussians.means[j, c], gaussians.precisions[j] / 2
     deviation = gaussians.deviations[j, c]
     return max(below((away + half) / deviation) - below((away - half) / deviation), gaussians.floor)
@@ -95,8 +93,7 @@ def _logs(gaussians, j, c, values, out):
 def add_dense(gaussians, X, out):
     """out[i, c] += Σ_j log P(X[i, j] | c), in the order of j; X (n, d), out (n, K).
 
-    Where the rows have far more values than there are multiples of δ between their extremes, each
-    of these is done once.
+    If the rows have far more values than there are multiples of δ between their extremes, each multiple is computed once.
     """
     n = X.shape[0]
     steps, logs = np.empty(n), np.empty(n)
@@ -117,7 +114,7 @@ def add_dense(gaussians, X, out):
 
 @njit
 def add_sparse(gaussians, zeros, indptr, indices, data, out):
-    """out[i, c] += Σ log P(x_j | c) − zeros[j, c] over the stored x_j; zeros by `log_zeros`."""
+    """out[i, c] += Σ log P(x_j | c) − zeros[j, c] over the stored x_j; zeros from `log_zeros`."""
     for i in range(out.shape[0]):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]

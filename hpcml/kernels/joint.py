@@ -1,4 +1,4 @@
-"""Probabilities of classes given a row, from the logarithms of joint ones (n, K)."""
+"""Class probabilities given a row, from joint log probabilities (n, K)."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from hpcml.kernels.elementary import exp, log
 
 @njit
 def _log_of_sum(row, skipped):
-    """log Σ exp(row[c]) over all classes but `skipped`; −∞ of none."""
+    """log Σ exp(row[c]) over all classes except `skipped`; −∞ without classes."""
     largest = -np.inf
     for c in range(row.size):
         if c != skipped:
@@ -42,7 +42,7 @@ def shares(joint, out):
 
 @njit
 def log_odds(joint, out):
-    """out[i, c] = log p(c | row i) − log(1 − p(c | row i)); ∞ of a single class."""
+    """out[i, c] = log p(c | row i) − log(1 − p(c | row i)); ∞ for a single class."""
     for i in range(joint.shape[0]):
         for c in range(joint.shape[1]):
             out[i, c] = joint[i, c] - _log_of_sum(joint[i], c)
@@ -50,7 +50,7 @@ def log_odds(joint, out):
 
 @njit
 def gaps(joint, out):
-    """out[i] = the largest p(c | row i) less the second largest; K ≥ 2."""
+    """out[i] = largest p(c | row i) minus the second largest; K ≥ 2."""
     for i in range(joint.shape[0]):
         first = second = -np.inf
         for c in range(joint.shape[1]):

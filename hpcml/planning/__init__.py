@@ -1,5 +1,5 @@
-"""Plans: what a training would take, before it is queued.
+"""Plans: memory, disk and time of a training, before a job is queued.
 
-`sizes` says how large a training is, from a dataset or from laws of words and labels. `memory` has the formulas of memory, disk and
-model size. `pilot` trains a part on the real rows, and so measures the time. Begin with `plan`.
+`sizes` gives the size of a training, from a dataset or from statistical laws of words and labels. `memory` has the formulas of
+memory, disk and model size. `pilot` measures the time by training a part on the real rows. Begin with `plan`.
 """

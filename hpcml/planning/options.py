@@ -9,27 +9,27 @@ from cyclopts import Parameter
 
 from hpcml.options import Between, Range
 
-MOST = 10**12  # rows, features or labels
+MAX_SIZE = 10**12  # rows, features or labels
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class PlanOptions:
-    """Figures in place of data, and where the training would run."""
+    """Sizes in place of data, and the nodes of the training."""
 
-    rows: Annotated[int | None, Range(1, MOST)] = None
-    """Number of rows, for data that do not exist yet."""
-    features: Annotated[int | None, Range(1, MOST)] = None
-    """Number of features, likewise."""
-    labels: Annotated[int | None, Range(1, MOST)] = None
-    """Number of labels, likewise; few of them are on many rows."""
+    rows: Annotated[int | None, Range(1, MAX_SIZE)] = None
+    """Number of rows (without DATA)."""
+    features: Annotated[int | None, Range(1, MAX_SIZE)] = None
+    """Number of features (without DATA)."""
+    labels: Annotated[int | None, Range(1, MAX_SIZE)] = None
+    """Number of labels (without DATA); their frequencies follow Zipf's law."""
     values_per_row: float | None = None
-    """Mean number of non-zero values in a row, likewise. Default: 70."""
+    """Mean number of non-zero values per row (without DATA). Default: 70."""
     nodes: Annotated[int, Range(1, 10**6)] = 1
-    """Nodes to run on."""
+    """Number of nodes."""
     ranks_per_node: Annotated[int | None, Range(1, 10**6)] = None
-    """Ranks on each node. Default: as many as run this command; 1 without mpirun."""
+    """Number of ranks per node. Default: the number of ranks of this command."""
     memory: Annotated[float | None, Between(0)] = None
-    """Memory of a node, in GB. Default: what this one has."""
+    """Memory of a node, in GB. Default: that of this node."""
     pilot: Annotated[bool, Parameter(negative="--no-pilot")] = True
-    """Measure the time: train some of the labels, rows or cycles of DATA. --no-pilot plans memory, disk and model size only."""
+    """Train a part of the labels, rows or cycles of DATA to measure the time (default). --no-pilot plans memory and disk only."""

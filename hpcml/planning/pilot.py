@@ -1,9 +1,9 @@
-"""The timed pilot of a plan: the real method trains a part of the work on the real rows.
+"""The timed pilot of a plan: the method trains a part of the work on the real rows.
 
-Methods with a weight vector for each label load all rows, as training does, and train some labels: panels at quantiles of label
-frequency, between which the time of the others is interpolated. Single-pass learners learn from the first rows. Methods that train
-one classifier of all classes are trained twice, with fewer cycles or rounds. Times are seconds of the processor, which other
-programs disturb little; only where rows are read from the disk, or scored by a GPU, of the clock.
+Methods with a weight vector per label load all rows, as training does, and train some labels: panels at quantiles of the label
+frequency, between which the time is interpolated. Single-pass learners train on the first rows. Methods with one classifier of all
+classes are trained twice, with fewer cycles or rounds. Times are CPU seconds, which are insensitive to other programs, except if
+rows are read from disk or scored on a GPU (wall time).
 """
 
 from __future__ import annotations
@@ -36,82 +36,78 @@ from hpcml.run.session import Session, Target, opened_dataset
 from hpcml.run.stop import NEVER
 from hpcml.signals import undone
 
-BLOCKS, SKEW = 6, 1.7  # of labels that are trained; this power of their places: more of them frequent, whose times differ most
-PANELS = 3  # of labels whose lanes are refilled, as others of them are done
-FEWEST, SECONDS = 2, 2.0  # of a block of labels that are trained one by one: at least so many, for so long
-CYCLES = 5  # of the longer one of two trainings
+# Panels to train, and the power of their quantiles: more panels of frequent labels, whose times vary most.
+BLOCKS, SKEW = 6, 1.7
+PANELS = 3  # panels of labels whose lanes are refilled when a label is done
+MIN_LABELS, SECONDS = 2, 2.0  # per block of labels that are trained one by one
+CYCLES = 5  # of the longer of two trainings
 DISK_BYTES = 1 << 26  # of a test file
 WRITE = "write the model"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Measurements of a pilot, on the slowest rank, or the one with most."""
+    """Measurements of a pilot, on the rank that takes longest or needs most."""
 
     seconds: dict[str, float]  # of the whole training, by phase
-    sample: str  # what was trained
+    sample: str  # the part that was trained
     assumed: list[str]
-    model_bytes: int | None = None  # where that depends on the weights
-    rank_bytes: int | None = None  # the peak of its memory, where ranks shared the work as they will in training
+    model_bytes: int | None = None  # if it depends on the weights
+    rank_bytes: int | None = None  # peak memory, if the ranks shared the work as in the training
 
 
 def run_pilot(session: Session, method: Method, data: Path, options: Any, needs: Requirements, cluster: Cluster) -> Measured:
-    """Collective over the session. Train a part. Raises what training does."""
     if method.linear:
         return _train_some_labels(session, method, data, options, needs, cluster)
     if method.pilot:
-        return _learn_some_rows(session, method, data, options, needs, cluster)
+        return _train_first_rows(session, method, data, options, needs, cluster)
     return _train_shortened(session, method, data, options)
 
 
+def _peak_bytes(comm: mpi.Comm) -> int:
+    return int(mpi.allreduce_max(comm, peak_mib()) * 2**20)
+
+
 class _LabelBlock:
-    """Some labels in training: what is known of them, and the seconds that they take."""
+    """The time of training a block of labels, including the copy of weights and the history as text, as for a run folder."""
 
     def __init__(self, turns: Turns, drop: float | None, history: History, one_by_one: bool, clock: Callable[[], float]) -> None:
-        """Train them: all, or a few if they are trained one by one. `drop`: as the option of that name.
-
-        Weights are copied and steps written as text, as for the model and the history.
-        """
-        self.steps, self.n_kept, self.turns = list[int](), 0, 0
+        """Train all labels, or a few if they are trained one by one. `drop`: as the option of that name."""
+        self.steps, self.n_weights, self.turns = list[int](), 0, 0
         began = clock()
         with closing(turns):
             for finished in turns:
                 self.turns += 1
                 for label in finished:
                     w = label.w.values if isinstance(label.w, SparseWeightsOf) else np.ascontiguousarray(label.w)
-                    self.n_kept += w.size if drop is None else int(np.count_nonzero(mask_kept_weights(w, drop)))
+                    self.n_weights += w.size if drop is None else int(np.count_nonzero(mask_kept_weights(w, drop)))
                     self.steps.append(label.steps)
                     for step in label.history:
                         history.line(step)
-                if one_by_one and self.n_done >= FEWEST and clock() - began > SECONDS:
+                if one_by_one and len(self.steps) >= MIN_LABELS and clock() - began > SECONDS:
                     break
-        self.seconds = clock() - began
-
-    @property
-    def n_done(self) -> int:
-        """The labels that are done."""
-        return len(self.steps)
+        self.seconds, self.n_done = clock() - began, len(self.steps)
 
 
 def _train_some_labels(
     session: Session, entry: Method, data: Path, options: Any, needs: Requirements, cluster: Cluster
 ) -> Measured:
-    """Collective over the session. Every group of ranks trains the same labels, so that all are as busy as in training."""
+    """Train some labels, the same in every rank group, so that all groups are busy as in training. Collective over the session."""
     if getattr(options, "path", ()):
-        raise OptionError("path", options.path, "has no effect on a plan; plan for one --l1")
+        raise OptionError("path", options.path, "has no effect on a plan; use --l1 instead")
     comm, began = session.comm, time.process_time()
     if needs.shards > 1:
         options = replace(options, ranks_per_group=needs.shards if comm.size % needs.shards == 0 else None)
     with ExitStack() as stack:
         method, dataset = entry.load(entry.linear), stack.enter_context(opened_dataset(session, data))
         problem, columns = load(stack, entry.name, method, session, dataset, options)
-        problem.objective.start_from(comm, problem.names, problem.origin())
+        risk = problem.objective
+        risk.start_from(comm, problem.names, problem.origin())
         with mpi.groups_agreed(comm):
             columns.tables(problem.loaded_by)
         n_lanes, _, streamed = plan_streaming(comm, problem, options, needs.n_lanes, 0, session.log)
-        risk = problem.objective
         risk.chunk_values, risk.kept_values = streamed
-        with mpi.agreed(comm, "making room for the weights"):
+        with mpi.agreed(comm, "allocating the weights"):
             solver = method.solver(risk, problem.labels, n_lanes, options)
         with mpi.node_first(comm):
             warm_up(method.solver, risk, options)
@@ -120,52 +116,50 @@ def _train_some_labels(
         labels = np.argsort(-n_positive, kind="stable")
         labels = labels[(n_positive[labels] > 0) & (n_positive[labels] < problem.rows.n_global)]
         refilled = isinstance(solver, PanelSolver)
-        blocks = list(_blocks(labels, n_lanes, refilled))
-        session.log(f"training {plural(sum(map(len, blocks)), 'label')} of {labels.size:,} to measure the time")
-        points, tail = [], 0.0  # of a block: rows of a label, its seconds, its weights in the model
+        blocks = list(_choose_blocks(labels, n_lanes, refilled))
+        sample = f"{plural(sum(map(len, blocks)), 'label')} of {labels.size:,}"
+        session.log(f"training {sample} to measure the time")
+        points, tail = [], 0.0  # by block: positive rows, seconds and weights per label
         clock, history = time.perf_counter if any(streamed) else time.process_time, method.history
         for block in blocks:
             with mpi.groups_agreed(comm):
                 done = _LabelBlock(solver.solve(block.tolist(), NEVER), options.drop, history, solver.one_by_one, clock)
             each = done.seconds / done.n_done
-            if refilled:  # the last labels leave lanes empty, once in a training
+            if refilled:  # the last labels leave lanes empty, once per training
                 each = float(np.mean(done.steps)) / n_lanes * done.seconds / done.turns
                 tail = max(0.0, done.seconds - done.n_done * each)
-            points.append(
-                (float(n_positive[block[: done.n_done]].mean()), mpi.allreduce_max(comm, each), done.n_kept / done.n_done)
-            )
+            mean_positive = float(n_positive[block[: done.n_done]].mean())
+            points.append((mean_positive, mpi.allreduce_max(comm, each), done.n_weights / done.n_done))
         tail, shared = mpi.allreduce_max(comm, tail), shards / needs.shards
-        of_labels, weights = _interpolate(points, n_positive[labels])
+        seconds, weights = _interpolate(points, n_positive[labels])
         dealt = np.zeros(-(-labels.size // needs.n_groups) * needs.n_groups)
-        dealt[: labels.size] = of_labels  # in turn, the most frequent first
+        dealt[: labels.size] = seconds  # dealt in turn, the most frequent labels first
         busy = float(dealt.reshape(-1, needs.n_groups).sum(axis=0).max()) if labels.size else 0.0
         model_bytes = needs.model_bytes
         if options.drop is not None:
-            weight = 4 + problem.objective.weight_type.itemsize  # a column and a weight
-            model_bytes = int(weight * weights.sum()) + 64 * n_positive.size + 8 * problem.rows.n_features
-        same = (shards, comm.size) == (needs.shards, cluster.n_ranks)
+            weight_bytes = 4 + risk.weight_type.itemsize  # a column and a weight
+            model_bytes = int(weight_bytes * weights.sum()) + 64 * n_positive.size + 8 * problem.rows.n_features
+        load_seconds = mpi.allreduce_max(comm, loaded - began)
         return Measured(
-            seconds={
-                "load": mpi.allreduce_max(comm, loaded - began),
-                "train": shared * (busy + tail),
-                **_seconds_to_write(comm, model_bytes),
-            },
-            sample=f"{plural(sum(map(len, blocks)), 'label')} of {labels.size:,}",
-            assumed=[] if shards == needs.shards else [f"{needs.shards} ranks that divide the rows wait for no messages"],
+            seconds={"load": load_seconds, "train": shared * (busy + tail), **_time_to_write(comm, model_bytes)},
+            sample=sample,
+            assumed=[]
+            if shards == needs.shards
+            else [f"no communication time between the {needs.shards} ranks that share the rows"],
             model_bytes=model_bytes,
-            rank_bytes=int(mpi.allreduce_max(comm, peak_mib()) * 2**20) if same else None,
+            rank_bytes=_peak_bytes(comm) if (shards, comm.size) == (needs.shards, cluster.n_ranks) else None,
         )
 
 
-def _blocks(labels: np.ndarray, n_lanes: int, refilled: bool) -> Iterator[np.ndarray]:
-    """Yield the labels to train, of those by falling frequency: all, if they are few."""
+def _choose_blocks(labels: np.ndarray, n_lanes: int, refilled: bool) -> Iterator[np.ndarray]:
+    """Yield blocks of labels to train; `labels` are sorted by decreasing frequency. A few labels are all trained."""
     if refilled and labels.size:
         yield labels[np.unique(np.linspace(0, labels.size - 1, PANELS * n_lanes).astype(int))]
     elif labels.size <= BLOCKS * n_lanes:
         yield from (labels[first : first + n_lanes] for first in range(0, labels.size, n_lanes))
     else:
-        places = (np.linspace(0, 1, BLOCKS) ** SKEW * (labels.size - n_lanes)).astype(int)
-        yield from (labels[first : first + n_lanes] for first in np.maximum(places, np.arange(BLOCKS) * n_lanes).tolist())
+        first_labels = (np.linspace(0, 1, BLOCKS) ** SKEW * (labels.size - n_lanes)).astype(int)
+        yield from (labels[first : first + n_lanes] for first in np.maximum(first_labels, np.arange(BLOCKS) * n_lanes).tolist())
 
 
 def _interpolate(points: list[tuple[float, float, float]], n_positive: np.ndarray) -> np.ndarray:
@@ -174,29 +168,26 @@ def _interpolate(points: list[tuple[float, float, float]], n_positive: np.ndarra
     return np.stack([np.interp(np.log(n_positive), np.log(x), y) for y in values])
 
 
-def _learn_some_rows(session: Session, method: Method, data: Path, options: Any, needs: Requirements, cluster: Cluster) -> Measured:
-    """Collective over the session. Learn from the first rows."""
+def _train_first_rows(
+    session: Session, method: Method, data: Path, options: Any, needs: Requirements, cluster: Cluster
+) -> Measured:
     comm = session.comm
-    found = method.load(f"{method.pilot}:learn_some_rows")(session, method.name, data, options, cluster.n_ranks)
-    complete = found.n_done == found.n_rows and comm.size == cluster.n_ranks
-    seconds = {"load": found.load, "train": found.learn * found.n_rows / max(1, found.n_done)}
-    seconds |= _seconds_to_write(comm, needs.model_bytes)
-    seconds[WRITE] += found.gather
-    return Measured(
-        seconds=seconds,
-        sample=f"{plural(found.n_done, 'row')} of {found.n_rows:,}",
-        assumed=[],
-        rank_bytes=int(mpi.allreduce_max(comm, peak_mib()) * 2**20) if complete else None,
-    )
+    times = method.load(f"{method.pilot}:time_first_rows")(session, method.name, data, options, cluster.n_ranks)
+    complete = times.n_done == times.n_rows and comm.size == cluster.n_ranks
+    seconds = {"load": times.load, "train": times.learn * times.n_rows / max(1, times.n_done)}
+    seconds |= _time_to_write(comm, needs.model_bytes)
+    seconds[WRITE] += times.gather
+    sample = f"{plural(times.n_done, 'row')} of {times.n_rows:,}"
+    return Measured(seconds, sample, [], rank_bytes=_peak_bytes(comm) if complete else None)
 
 
 def _train_shortened(session: Session, method: Method, data: Path, options: Any) -> Measured:
-    """Collective over the session. Train with one cycle (round), once more, and with several."""
+    """Train with one cycle (or round), again with one, and with several. Collective over the session."""
     comm, name = session.comm, "cycles" if "cycles" in method.option_names else "rounds"
     total = getattr(options, name)
     several = min(total, CYCLES)
     folder = Path(mpi.run_on_root(comm, "creating a folder", lambda: tempfile.mkdtemp(prefix="hpcml-plan-", dir=".")))
-    remove, found = partial(shutil.rmtree, folder, ignore_errors=True), list[tuple[float, int]]()
+    remove, results = partial(shutil.rmtree, folder, ignore_errors=True), list[tuple[float, int]]()
     changed = {"patience": None, "time_limit": None}.items()
     options = replace(options, **{key: value for key, value in changed if key in method.option_names})
     quiet, clock = Session(comm, Log(1)), time.process_time
@@ -208,25 +199,25 @@ def _train_shortened(session: Session, method: Method, data: Path, options: Any)
                 begin = clock()
                 train(method.name, quiet, data, Target(folder / "run", force=True), replace(options, **{name: n}))
                 seconds = mpi.allreduce_max(comm, clock() - begin)
-                size = mpi.run_on_root(comm, "measuring the model", lambda: (folder / "run" / "model.h5").stat().st_size)
-                found.append((seconds, size))
+                nbytes = mpi.run_on_root(comm, "measuring the model", lambda: (folder / "run" / "model.h5").stat().st_size)
+                results.append((seconds, nbytes))
         finally:
             if comm.rank == 0:
                 remove()
-    (first, _), (one, smaller), (more, larger) = found
+    (first, _), (one, smaller), (more, larger) = results
     longer = (total - 1) / max(1, several - 1)
-    growth = longer if name == "rounds" else 1.0  # every round adds a classifier; of the cycles one is the model
+    growth = longer if name == "rounds" else 1.0  # every round adds a classifier to the model, a cycle does not
     return Measured(
         seconds={"load": max(0.0, first - one), "train": one + max(0.0, more - one) * longer},
         sample=f"{several} {name} of {total:,}",
         assumed=[f"the model grows as in the first {several} {name}"],
         model_bytes=int(smaller + growth * max(0, larger - smaller)),
-        rank_bytes=int(mpi.allreduce_max(comm, peak_mib()) * 2**20),
+        rank_bytes=_peak_bytes(comm),
     )
 
 
-def _seconds_to_write(comm: mpi.Comm, nbytes: int) -> dict[str, float]:
-    """Collective over `comm`. Return the seconds to write `nbytes` bytes, by a smaller file in the current folder."""
+def _time_to_write(comm: mpi.Comm, nbytes: int) -> dict[str, float]:
+    """Return the seconds to write `nbytes` bytes, measured with a smaller file in the current folder. Collective over `comm`."""
 
     def write() -> dict[str, float]:
         block, count = np.random.default_rng(0).bytes(1 << 22), max(1, min(nbytes, DISK_BYTES) >> 22)

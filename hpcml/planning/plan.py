@@ -1,4 +1,4 @@
-"""`hpcml plan`: what a training would take, and the command line of it."""
+"""`hpcml plan`: memory, disk and time of a training, and its command line."""
 
 from __future__ import annotations
 
@@ -21,27 +21,25 @@ from hpcml.methods.registry import Method
 from hpcml.mpi.limits import bytes_of_process
 from hpcml.mpi.memory import OWN_BYTES, memory_of_node
 from hpcml.options import check_rules, default_of, flag_of
-from hpcml.planning.memory import Cluster, Requirements, requirements_of
+from hpcml.planning.memory import Cluster, Requirements, compute_requirements
 from hpcml.planning.options import PlanOptions
 from hpcml.planning.pilot import Measured, run_pilot
-from hpcml.planning.sizes import LAWS, VALUES_PER_ROW, Sizes, sizes_from, sizes_of, sizes_of_classes
+from hpcml.planning.sizes import LAWS, VALUES_PER_ROW, Sizes, estimate_sizes, read_class_sizes, read_sizes
 from hpcml.run.session import Session
 
-SPARE = 1.5  # times the planned time that a job asks for
-LEAST_MINUTES = 10
-NO_TIME = "only a pilot measures it: give DATA, without --no-pilot (`hpcml convert synthetic text` makes data of any size)"
+TIME_MARGIN = 1.5  # requested time of a job, relative to the planned time
+MIN_MINUTES = 10
+NO_TIME = "needs a pilot: give DATA and remove --no-pilot (`hpcml convert synthetic text` makes data of any size)"
 
 
 @dataclass(frozen=True)
 class Plan(ReportedResult):
-    """Time, memory and disk that a training would take."""
-
     method: str
     data: Path | None
     sizes: Sizes
     cluster: Cluster
     needs: Requirements
-    rank_bytes: int  # resident memory of a rank, the rows that it shares with others of its node included
+    rank_bytes: int  # resident memory of a rank, including the rows that it shares with others of its node
     seconds: dict[str, float]  # by phase; empty without a pilot
     measured: list[str]
     assumed: list[str]
@@ -49,56 +47,53 @@ class Plan(ReportedResult):
 
     @property
     def node_bytes(self) -> int:
-        """Of a node: what its ranks hold, shared rows once."""
+        """Return the bytes of a node: those of its ranks, with shared rows counted once."""
         shared = self.needs.shared_bytes
         return self.cluster.ranks_per_node * (self.rank_bytes - shared) + shared
 
     @property
     def total_seconds(self) -> float | None:
-        """From the start of the job to its end; None without a pilot."""
         return sum(self.seconds.values()) if self.seconds else None
 
     @property
     def node_hours(self) -> float | None:
-        """Hours of all nodes together; None without a pilot."""
         return sum(self.seconds.values()) * self.cluster.nodes / 3600 if self.seconds else None
 
     @property
     def command(self) -> str:
-        """The command that starts the training: with mpirun on one node, else a Slurm job with time and memory to spare."""
+        """Return the command that starts the training: with mpirun on one node, else as a Slurm job with a margin."""
         nodes, ranks = self.cluster.nodes, self.cluster.ranks_per_node
-        words = [self.method, str(self.data or "DATA.h5"), "-o", f"runs/{self.method}", *flags(self.options)]
+        words = [self.method, str(self.data or "DATA.h5"), "-o", f"runs/{self.method}", *command_flags(self.options)]
         if nodes == 1:
             return shlex.join([*(["mpirun", "-n", str(ranks)] if ranks > 1 else []), "hpcml", "train", *words])
-        asked = [f"--nodes={nodes}", f"--ranks-per-node={ranks}", f"--memory={math.ceil(1.2 * self.node_bytes / 2**30)}"]
+        resources = [f"--nodes={nodes}", f"--ranks-per-node={ranks}", f"--memory={math.ceil(1.2 * self.node_bytes / 2**30)}"]
         if self.seconds:
-            minutes = max(LEAST_MINUTES, math.ceil(SPARE * sum(self.seconds.values()) / 60))
-            asked.append(f"--time={minutes // 60:02}:{minutes % 60:02}:00")
-        return shlex.join(["hpcml", "job", "train", *words, "--scheduler=slurm", *asked]) + " | sbatch"
+            minutes = max(MIN_MINUTES, math.ceil(TIME_MARGIN * sum(self.seconds.values()) / 60))
+            resources.append(f"--time={minutes // 60:02}:{minutes % 60:02}:00")
+        return shlex.join(["hpcml", "job", "train", *words, "--scheduler=slurm", *resources]) + " | sbatch"
 
     def describe(self) -> list[str]:
-        """Return the lines of the text."""
         sizes, cluster, needs = self.sizes, self.cluster, self.needs
         parts = needs.own_bytes | ({"rows, shared on the node": needs.shared_bytes} if needs.shared_bytes else {})
         columns = f"{plural(sizes.n_positive.size, 'label')} × {plural(sizes.n_columns, 'column')}"
         rows = [
-            ["memory of a rank", size(self.rank_bytes), "; ".join(f"{what} {size(n)}" for what, n in parts.items() if n)],
-            ["memory of a node", size(self.node_bytes), f"of {size(cluster.node_bytes)}"],
+            ["memory per rank", size(self.rank_bytes), "; ".join(f"{what} {size(n)}" for what, n in parts.items() if n)],
+            ["memory per node", size(self.node_bytes), f"of {size(cluster.node_bytes)}"],
             ["model", size(needs.model_bytes), columns],
         ]
         if needs.shared_bytes:
-            rows.append(["disk in TMPDIR of each node", size(needs.shared_bytes), "the rows, while it runs"])
+            rows.append(["TMPDIR per node", size(needs.shared_bytes), "the rows, during the training"])
         if needs.checkpoint_bytes:
-            rows.append(["checkpoint, at most", size(needs.checkpoint_bytes), ""])
+            rows.append(["checkpoint (maximum)", size(needs.checkpoint_bytes), ""])
         if self.total_seconds is None:
-            rows.append(["time", "unknown", NO_TIME])
+            rows.insert(0, ["time", "unknown", NO_TIME])
         else:
             phases = ", ".join(f"{what} {duration(value)}" for what, value in self.seconds.items())
-            rows += [["time", duration(self.total_seconds), phases], ["node-hours", f"{self.node_hours:.3g}", ""]]
+            rows[:0] = [["time", duration(self.total_seconds), phases], ["node-hours", f"{self.node_hours:.3g}", ""]]
         widths = [max(len(row[k]) for row in rows) for k in range(2)]
         return [
             f"{self.method}: {plural(sizes.n_rows, 'row')} × {plural(sizes.n_features, 'feature')} "
-            f"({plural(sizes.n_columns, 'column')}), {plural(sizes.n_values, 'value')}, {plural(sizes.n_positive.size, 'label')}; "
+            f"({plural(sizes.n_columns, 'column')}), {plural(sizes.n_values, 'value')}, {plural(sizes.n_positive.size, 'label')}",
             f"{plural(cluster.nodes, 'node')} × {plural(cluster.ranks_per_node, 'rank')}: {needs.layout}",
             *(f"  {what:<{widths[0]}}  {value:>{widths[1]}}  {more}".rstrip() for what, value, more in rows),
             "",
@@ -109,7 +104,6 @@ class Plan(ReportedResult):
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything, for JSON."""
         sizes, needs = self.sizes, self.needs
         return {
             "method": self.method,
@@ -124,95 +118,96 @@ class Plan(ReportedResult):
         }
 
 
-def cluster_of(comm: mpi.Comm, wanted: PlanOptions) -> Cluster:
-    """Collective over `comm`. Nodes as the user says, else as those that this runs on. Raises OptionError."""
-    here = int(mpi.allreduce_max(comm, mpi.ranks_on_node(comm)))
-    if wanted.memory is None:
+def choose_cluster(comm: mpi.Comm, plan_options: PlanOptions) -> Cluster:
+    local_ranks = int(mpi.allreduce_max(comm, mpi.ranks_on_node(comm)))
+    if plan_options.memory is None:
         node_bytes = int(-mpi.allreduce_max(comm, -float(memory_of_node())))
     else:
-        node_bytes = int(wanted.memory * 1e9)
-    return Cluster(wanted.nodes, wanted.ranks_per_node or here, node_bytes)
+        node_bytes = int(plan_options.memory * 1e9)
+    return Cluster(plan_options.nodes, plan_options.ranks_per_node or local_ranks, node_bytes)
 
 
-def plan(session: Session, method: Method, data: Path | None, wanted: PlanOptions, options: Any) -> Plan:
-    """Collective over the session. The plan of a training. Raises ConfigError, DataError."""
+def plan(session: Session, method: Method, data: Path | None, plan_options: PlanOptions, options: Any) -> Plan:
     comm, none = session.comm, np.zeros(1, np.int64)
-    count_labels(none, none[:0].astype(np.int32), none[:0], none)  # numba's own start
+    count_labels(none, none[:0].astype(np.int32), none[:0], none)  # numba's start-up counts as start of the job
     start = mpi.allreduce_max(comm, time.process_time())
-    check_rules(wanted)
-    cluster = cluster_of(comm, wanted)
+    check_rules(plan_options)
+    cluster = choose_cluster(comm, plan_options)
     options.validate()
-    of_classes = not (method.linear or method.pilot)
-    _check_arguments(comm, method, data, wanted, cluster, of_classes)
+    one_classifier = not (method.linear or method.pilot)
+    _check_arguments(comm, method, data, plan_options, cluster, one_classifier)
     if data is None:
-        sizes = sizes_from(wanted.rows or 0, wanted.features or 0, wanted.labels or 0, wanted.values_per_row)
+        numbers = plan_options.rows or 0, plan_options.features or 0, plan_options.labels or 0
+        sizes = estimate_sizes(*numbers, plan_options.values_per_row)
     else:
-        sizes = sizes_of_classes(comm, data, options.split) if of_classes else sizes_of(comm, data, options)
+        sizes = read_class_sizes(comm, data, options.split) if one_classifier else read_sizes(comm, data, options)
     program = int(mpi.allreduce_max(comm, float(max(OWN_BYTES, bytes_of_process("VmRSS")))))
-    needs = Requirements("one classifier of all classes", {}) if of_classes else requirements_of(method, sizes, cluster, options)
+    needs = (
+        Requirements("one classifier of all classes", {})
+        if one_classifier
+        else compute_requirements(method, sizes, cluster, options)
+    )
     needs = replace(needs, own_bytes={"program": program, **needs.own_bytes})
-    pilot = run_pilot(session, method, data, options, needs, cluster) if data is not None and wanted.pilot else None
+    pilot = run_pilot(session, method, data, options, needs, cluster) if data is not None and plan_options.pilot else None
     seconds, peak = dict[str, float](), None
     if pilot is not None:
         seconds, peak = {"start": start, **pilot.seconds}, pilot.rank_bytes
         needs = replace(needs, model_bytes=pilot.model_bytes or needs.model_bytes)
-    pages = needs.model_bytes if getattr(options, "drop", None) is not None else 0  # of a sparse model, which is read at the end
+    pages = needs.model_bytes if getattr(options, "drop", None) is not None else 0  # a sparse model is read at the end
     needs = replace(needs, own_bytes={**needs.own_bytes, "pages of the model": pages})
     rank_bytes = sum(needs.own_bytes.values()) + needs.shared_bytes if peak is None else peak + pages
-    sources = _sources(comm, data, wanted, cluster, options, pilot)
+    sources = _list_sources(comm, data, plan_options, cluster, options, pilot)
     return Plan(method.name, data, sizes, cluster, needs, rank_bytes, seconds, *sources, options)
 
 
 def _check_arguments(
-    comm: mpi.Comm, method: Method, data: Path | None, wanted: PlanOptions, cluster: Cluster, of_classes: bool
+    comm: mpi.Comm, method: Method, data: Path | None, plan_options: PlanOptions, cluster: Cluster, one_classifier: bool
 ) -> None:
-    """Raise ConfigError for arguments that do not fit each other."""
-    numbers = {name: getattr(wanted, name) for name in ("rows", "features", "labels")}
-    if of_classes and (data is None or not wanted.pilot):
-        raise ConfigError(f"{method.name} is planned by a pilot only; give DATA, and remove --no-pilot")
-    if of_classes and cluster.n_ranks != comm.size:
+    numbers = {name: getattr(plan_options, name) for name in ("rows", "features", "labels")}
+    if one_classifier and (data is None or not plan_options.pilot):
+        raise ConfigError(f"{method.name}: planning needs a pilot; give DATA and remove --no-pilot")
+    if one_classifier and cluster.n_ranks != comm.size:
         raise ConfigError(
-            f"{method.name} is planned for the ranks that run this command, {comm.size}, not {cluster.n_ranks}; start it under "
-            "mpirun with as many, and remove --nodes and --ranks-per-node"
+            f"{method.name}: planning uses the ranks of this command ({comm.size}), not {cluster.n_ranks}; start it under mpirun "
+            "with the planned number of ranks, without --nodes and --ranks-per-node"
         )
-    for name, value in {**numbers, "values_per_row": wanted.values_per_row}.items():
+    for name, value in {**numbers, "values_per_row": plan_options.values_per_row}.items():
         if data is not None and value is not None:
             raise OptionError(name, value, "has no effect on DATA; remove it")
     if data is None and None in numbers.values():
         raise ConfigError("no input: give a dataset, or --rows, --features and --labels")
-    if data is None and not wanted.pilot:
+    if data is None and not plan_options.pilot:
         raise OptionError("pilot", False, "has no effect without DATA; remove it")
 
 
-def _sources(
-    comm: mpi.Comm, data: Path | None, wanted: PlanOptions, cluster: Cluster, options: Any, pilot: Measured | None
+def _list_sources(
+    comm: mpi.Comm, data: Path | None, plan_options: PlanOptions, cluster: Cluster, options: Any, pilot: Measured | None
 ) -> tuple[list[str], list[str]]:
-    """Name the figures that are measured, and those that are assumed."""
-    measured, assumed = [] if data is None else [f"rows, columns and labels: of {data}"], list[str]()
+    measured, assumed = [] if data is None else [f"rows, columns and labels: from {data}"], list[str]()
     if data is None:
-        assumed += [*LAWS, f"{VALUES_PER_ROW if wanted.values_per_row is None else wanted.values_per_row:g} values a row"]
+        per_row = VALUES_PER_ROW if plan_options.values_per_row is None else plan_options.values_per_row
+        assumed += [*LAWS, f"{per_row:g} values per row"]
     if pilot is None:
-        assumed += ["the model as large as without --drop"] * (getattr(options, "drop", None) is not None)
+        assumed += ["model size without --drop"] * (getattr(options, "drop", None) is not None)
         return measured, assumed
-    ranks = plural(comm.size, "rank")
-    measured.append(f"time: by a pilot on {ranks} of {processor_name()}, with {pilot.sample}")
+    measured.append(f"time: pilot on {plural(comm.size, 'rank')} of {processor_name()}, {pilot.sample}")
     if pilot.rank_bytes:
-        measured.append("memory of a rank: the peak of the pilot")
+        measured.append("memory per rank: peak of the pilot")
     if cluster.n_ranks != comm.size:
-        assumed.append(f"{cluster.n_ranks:,} ranks, {cluster.ranks_per_node:,} on a node, are each as fast as those of the pilot")
-    return measured, [*assumed, *pilot.assumed, "the data file is in the system's cache, and nothing else keeps the processor busy"]
+        assumed.append(f"{cluster.n_ranks:,} ranks, {cluster.ranks_per_node:,} per node, are each as fast as those of the pilot")
+    return measured, [*assumed, *pilot.assumed, "data file in the page cache, no other load on the processors"]
 
 
-def flags(options: Any) -> list[str]:
-    """The options that are not as by default, as words of a command line."""
-    found: list[str] = []
+def command_flags(options: Any) -> list[str]:
+    """Return the options that differ from their defaults, as words of a command line."""
+    words: list[str] = []
     for option in fields(options):
         value = getattr(options, option.name)
         if value == default_of(option):
             continue
         name = flag_of(option.name)
         if isinstance(value, bool):
-            found.append(f"--{name}" if value else f"--no-{name}")
+            words.append(f"--{name}" if value else f"--no-{name}")
         else:
-            found += [f"--{name}", *map(str, value if isinstance(value, tuple) else (value,))]
-    return found
+            words += [f"--{name}", *map(str, value if isinstance(value, tuple) else (value,))]
+    return words

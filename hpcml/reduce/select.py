@@ -19,7 +19,7 @@ from hpcml.files.atomic import check_output
 from hpcml.files.report import ReportedResult
 from hpcml.files.table import read_csv, write_table
 from hpcml.log import Log, named, plural, visible
-from hpcml.methods.online.live import best, extremal, n_from_the_top
+from hpcml.methods.online.live import n_largest, select_extremal
 from hpcml.methods.online.options import OnlineOptions
 from hpcml.model.open import kind_of, model_file
 from hpcml.reduce.dataset import can_convert_text, reduce_dataset
@@ -108,11 +108,11 @@ def choose_features(by: str, scores: np.ndarray, available: np.ndarray, options:
     if keep > n_available:
         raise OptionError("features", keep, f"{what} only {n_available:,} features; choose fewer")
     if by != EFS:
-        features = best(scores, available, keep)
+        features = select_extremal(scores, available, keep, 1.0)
         return Selected(by, features, scores[features], None, n_available=n_available)
     share = P if options.share is None else options.share
-    features = extremal(scores, available, keep, share)
-    top = np.isin(features, best(scores, available, n_from_the_top(keep, share)))
+    features = select_extremal(scores, available, keep, share)
+    top = np.isin(features, select_extremal(scores, available, n_largest(keep, share), 1.0))
     return Selected(by, features, scores[features], top, n_available=n_available)
 
 
@@ -143,10 +143,10 @@ def _choose_of_dataset(comm: mpi.Comm, dataset: DataFile, options: SelectOptions
     split = options.split or default_split(dataset, "train")
     if options.by == EFS:
         if options.over == "mean":
-            raise OptionError("over", "mean", "efs of a dataset uses the largest importance over the labels; remove it")
-        from hpcml.methods.online.run import importance_of
+            raise OptionError("over", "mean", "efs of a dataset takes the largest importance over the labels; remove it")
+        from hpcml.methods.online.run import feature_importance
 
-        scores, available = importance_of(comm, dataset, split, labels, options.shuffle, options.seed or 0)
+        scores, available = feature_importance(comm, dataset, split, labels, options.shuffle, options.seed or 0)
     else:
         shard = load_shard(comm, dataset, split)
         scores, present = feature_scores(comm, shard, labels, SCORES[options.by], options.over or "max")

@@ -1,8 +1,8 @@
-"""The settings that are tried, and which of them each label gets from the scores of all labels.
+"""The grid of settings, and the choice of a setting for each label from the scores of all labels.
 
-The best of many settings on a few rows is chance, so a label's own scores say the less the rarer it is. The score of a
-setting for a label with n′ positives is therefore (n′ own + τ mean) / (n′ + τ), where the mean is that over all labels. τ
-was chosen on Reuters and the docstrings and evaluated on other collections (docs/notebook.md).
+With few rows, the best of many settings is often chance, so the scores of a rare label are unreliable. The score of a setting for a
+label with n′ positive rows is therefore (n′ · own + τ · mean) / (n′ + τ), where the mean is over all labels. τ was chosen on
+Reuters and the docstrings and evaluated on other collections (docs/notebook.md).
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ import numpy as np
 from hpcml.data.compact import CompactRows
 from hpcml.methods.linear.settings import Axis, Setting
 
-ROUNDS = 4  # in which a grid may grow: each trains all labels again at the further values
-GAIN = 0.001  # of a score, that makes a further value worth it: a third of what another setting must gain to be taken (MARGIN)
-# Held-out training rows that had no part in the choice, of nursery, w8a, covtype, spamassassin, 20newsgroups, Reuters, bibtex,
-# docstrings and MeSH: F1 falls on Reuters alone, by 0.0007 with 0.001 and by 0.0003 with 0.003. MeSH gains 0.0029 instead of
-# 0.0044; what the others gain stays (docs/notebook.md).
-MARGIN = 0.003  # of a score, by which another setting must be better than the default
-TAU = 100.0  # positives whose own score weighs as much as the mean of all labels: with fewer, rare labels choose by chance
-COLUMN = {"lam": "lambda"}  # of the model, for an option whose column has another name
+MAX_ROUNDS = 4  # in which the grid may grow; each trains all labels at the new values
+# Gain in score for which the grid grows: a third of MARGIN. On held-out training rows of nursery, w8a, covtype, spamassassin,
+# 20newsgroups, Reuters, bibtex, docstrings and MeSH, F1 falls on Reuters only, by 0.0007 with 0.001 and by 0.0003 with 0.003; MeSH
+# gains 0.0029 instead of 0.0044; the gains of the others are the same (docs/notebook.md).
+MIN_GAIN = 0.001
+MARGIN = 0.003  # gain in score for which a setting replaces the default
+TAU = 100.0  # number of positive rows at which a label's own score and the mean have equal weight
+COLUMN = {"lam": "lambda"}  # names of columns of the model that differ from the option
 
 
 @dataclass
 class Grid:
-    """The values of each axis, ascending. Those of the axes in `fixed` are the user's."""
+    """The values of each axis, ascending. An axis in `fixed` has the user's values and does not grow."""
 
     axes: Sequence[Axis]
     values: list[list[float]]
     fixed: Sequence[bool]
 
     def settings(self) -> list[Setting]:
-        """Return all settings, the last axis running fastest; they are multiples where an axis has a base."""
+        """Return all settings, the last axis running fastest; values are multiples on an axis with a base."""
         names = [axis.option for axis in self.axes]
         return [dict(zip(names, values, strict=True)) for values in product(*self.values)]
 
     def grow(self, settings: Sequence[Setting], means: np.ndarray) -> list[Setting]:
-        """Add a value where the best setting lies at an end and gains GAIN by that; return the new settings.
+        """Add a value to each axis whose best value lies at an end and gains MIN_GAIN over its neighbour; return the new settings.
 
-        `means` are the scores of the `settings` that were tried. Values of fixed axes stay.
+        `means` are the scores of the `settings` so far.
         """
         best = settings[int(np.argmax(means))]
         mean_of = {tuple(setting.values()): float(mean) for setting, mean in zip(settings, means, strict=True)}
@@ -53,7 +53,7 @@ class Grid:
                 continue
             last = value == values[-1]
             neighbour = best | {axis.option: values[-2] if last else values[1]}
-            if mean_of[tuple(best.values())] < mean_of[tuple(neighbour.values())] + GAIN:
+            if mean_of[tuple(best.values())] < mean_of[tuple(neighbour.values())] + MIN_GAIN:
                 continue
             further = value * axis.step if last else value / axis.step
             if further >= axis.least:
@@ -61,13 +61,12 @@ class Grid:
         return [setting for setting in self.settings() if tuple(setting.values()) not in mean_of]
 
 
-def concrete(axes: Sequence[Axis], setting: Setting, rows: CompactRows, options: Any) -> Setting:
-    """Return a setting with the options' values for some rows, where it has multiples."""
+def absolute_setting(axes: Sequence[Axis], setting: Setting, rows: CompactRows, options: Any) -> Setting:
+    """Return a setting with multiples replaced by values for these rows."""
     return {axis.option: setting[axis.option] * (1.0 if axis.base is None else axis.base(rows, options)) for axis in axes}
 
 
-def text_of(setting: Setting) -> str:
-    """Return a setting in a few words."""
+def format_setting(setting: Setting) -> str:
     names = {"lam": "λ ×", "l1": "λ₁ ×", "positive_weight": "weight"}
     return ", ".join(f"{names[name]} {value:.3g}" for name, value in setting.items())
 
@@ -75,18 +74,18 @@ def text_of(setting: Setting) -> str:
 def choose(
     scores: np.ndarray, n_positive: np.ndarray, one: bool, default: int | None = None, tau: float = TAU, margin: float = MARGIN
 ) -> tuple[np.ndarray, int]:
-    """Return the setting of each label, and the best one for all labels together.
+    """Return the setting of each label, and the best common setting.
 
-    `scores` (n_labels × n_settings) are NaN for labels that were not tried, which get the best for all; with `one` all
-    labels do. Ties: lowest number first. The `default` stays unless another setting is better by the margin.
+    `scores` (n_labels × n_settings) are NaN for labels without scores, which get the common setting; with `one`, all labels do.
+    Ties: lowest number first. The `default` is kept unless another setting is better by the margin.
     """
     mean = np.nanmean(scores, axis=0)
-    judged = np.zeros(len(scores), bool) if one else ~np.isnan(scores).any(axis=1)
-    n = n_positive[judged, None].astype(np.float64)
-    drawn = np.vstack([mean, (n * scores[judged] + tau * mean) / (n + tau)])
-    best = drawn.argmax(axis=1)
+    scored = np.zeros(len(scores), bool) if one else ~np.isnan(scores).any(axis=1)
+    n = n_positive[scored, None].astype(np.float64)
+    shrunk = np.vstack([mean, (n * scores[scored] + tau * mean) / (n + tau)])
+    best = shrunk.argmax(axis=1)
     if default is not None:
-        best[drawn.max(axis=1) < drawn[:, default] + margin] = default
+        best[shrunk.max(axis=1) < shrunk[:, default] + margin] = default
     which = np.full(len(scores), best[0])
-    which[judged] = best[1:]
+    which[scored] = best[1:]
     return which, int(best[0])

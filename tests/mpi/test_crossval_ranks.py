@@ -22,7 +22,7 @@ def make_data(comm, folder, negative=False):
     return paths
 
 
-@pytest.mark.parametrize("methods", [["multinomial-nb"], ["svm", "tree", "multinomial-nb", "mbw", "v-perceptron", "elastic-net"]])
+@pytest.mark.parametrize("methods", [["multinomial-nb"], ["svm", "tree", "multinomial-nb", "mbw"]])
 def test_all_ranks_equal_one_rank(comm, mpi_tmp_path, methods):
     data = [*make_data(comm, mpi_tmp_path), f"{mpi_tmp_path / 'four.h5'}:label1"]
     alone = cross_validate(methods, data, folds=3, comm=mpi.self_comm())
@@ -32,19 +32,12 @@ def test_all_ranks_equal_one_rank(comm, mpi_tmp_path, methods):
     assert len({tuple(map(np.ndarray.tobytes, each)) for each in comm.allgather(together.seconds)}) == 1
 
 
-def test_more_ranks_than_tasks(comm, mpi_tmp_path):
-    data = make_data(comm, mpi_tmp_path)[1]
-    found = cross_validate(["multinomial-nb"], [data], folds=2, comm=comm)
-    assert found.by_fold(0).shape == (1, 2)
-
-
 @pytest.mark.parametrize(
     ("methods", "name", "error", "words"),
     [
-        (["svm", "multinomial-nb"], "one.h5", ConfigError, "refused by multinomial-nb"),
-        (["svm", "sklearn.naive_bayes.ComplementNB"], "one.h5", ConfigError, "refused by sklearn"),
+        (["svm", "multinomial-nb"], "one.h5", ConfigError, "row .* multinomial-nb"),
         (["svm", "sklearn.svm.NuSVC"], "rare.h5", ConfigError, r"label 'label0', fold \d, sklearn.*: it cannot be"),
-        (["svm"], "none.h5", DataError, "no such file"),
+        (["svm"], "none.h5", DataError, "none.h5"),
         (["svm"], "one.h5:label7", ConfigError, "no label 'label7'"),
     ],
 )

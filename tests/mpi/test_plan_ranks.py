@@ -9,8 +9,8 @@ from hpcml import mpi
 from hpcml.log import Log
 from hpcml.methods.registry import METHODS
 from hpcml.planning.options import PlanOptions
-from hpcml.planning.plan import cluster_of, plan
-from hpcml.planning.sizes import sizes_of
+from hpcml.planning.plan import choose_cluster, plan
+from hpcml.planning.sizes import read_sizes
 from hpcml.run.session import session_of
 
 pytestmark = pytest.mark.mpi
@@ -28,10 +28,10 @@ def test_plan_on_ranks(comm, mpi_tmp_path, monkeypatch, method, options):
     with session_of(comm, Log(comm.rank)) as session:
         told = plan(session, METHODS[method], data, PlanOptions(), options).as_dict()
     assert comm.bcast(told) == told and told["total_seconds"] > 0 and told["rank_bytes"] > 10**8
-    assert told["ranks_per_node"] == cluster_of(comm, PlanOptions()).ranks_per_node
+    assert told["ranks_per_node"] == choose_cluster(comm, PlanOptions()).ranks_per_node
     comm.Barrier()
     assert [path.name for path in mpi_tmp_path.iterdir()] == ["data.h5"]
     if METHODS[method].linear:
-        together, alone = (sizes_of(each, data, options) for each in (comm, mpi.self_comm()))
+        together, alone = (read_sizes(each, data, options) for each in (comm, mpi.self_comm()))
         assert together.n_positive.tolist() == alone.n_positive.tolist()
         assert {**vars(together), "n_positive": 0} == {**vars(alone), "n_positive": 0}

@@ -37,10 +37,10 @@ def learnt(method, X, Y, options, labels=None):
 
 def same(a, b):
     """Two states have the same bits, in whatever form they hold them and whichever slots they put them in."""
-    (numbers, rows), (others, other_rows) = a.kept(), b.kept()
+    (numbers, rows), (others, other_rows) = a.model_features(), b.model_features()
     if a.n_rows != b.n_rows or numbers.tolist() != others.tolist() or a.n_lanes != b.n_lanes:
         return False
-    both = ((s.arrays_of(lane, np.append(0, r)) for s, r in ((a, rows), (b, other_rows))) for lane in range(a.n_lanes))
+    both = ((s.state_arrays(lane, np.append(0, r)) for s, r in ((a, rows), (b, other_rows))) for lane in range(a.n_lanes))
     return all(one[name].tobytes() == two[name].tobytes() for one, two in both for name in one)
 
 

@@ -1,4 +1,4 @@
-"""Naive Bayes, boosted and in stages, as scikit-learn classifiers: training on arrays in memory."""
+"""Naive Bayes, boosted and in stages, as scikit-learn classifiers that train on arrays in memory."""
 
 from __future__ import annotations
 
@@ -19,29 +19,27 @@ from hpcml.methods.linear.objective import Risk
 
 
 class BayesClassifier(LinearClassifier):
-    """The base of naive Bayes and its relatives; a feature is present where it is not 0."""
+    """Base of the naive Bayes classifiers. Features are binary: a non-zero value is present."""
 
     _learnt = ("classes_", "coef_", "intercept_", "n_iter_", "n_features_in_", "feature_names_in_")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # of rows where every feature is present, as of any Bernoulli model
+        tags.classifier_tags.poor_score = True  # on dense rows, where every feature is present
         return tags
 
     def _take(self, risk: Risk, learnt: LearntLabels) -> None:
-        """Set what was learnt. Local."""
         super()._take(risk, learnt)
         assert isinstance(risk, BayesRisk)
-        rows, nothing = risk.rows, np.zeros(0)
+        rows = risk.rows
         self._combination, self.part_coef_ = risk.combination, learnt.coef
-        self._numbers = [learnt.numbers.get(label, nothing) for label in range(rows.n_labels)]
+        self._numbers = [learnt.numbers.get(label, np.zeros(0)) for label in range(rows.n_labels)]
         self._constant = (rows.n_positive == 0) | (rows.n_positive == rows.n_global)
 
     def _scores(self, X: Any) -> np.ndarray:
-        """The scores (n, n_labels) of rows by which of their features are present."""
         check_is_fitted(self)
         X = validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        if sp.issparse(X):  # whose `!=` sorts it in place
+        if sp.issparse(X):  # `X != 0` would sort X in place
             X = canonical(X)
             present = sp.csr_matrix(((X.data != 0).astype(np.float64), X.indices, X.indptr), X.shape)
         else:
@@ -50,29 +48,36 @@ class BayesClassifier(LinearClassifier):
         combination = self._combination
         if combination is None:
             return parts[0] + self.intercept_
-        facts = zip(self.intercept_.tolist(), self._constant.tolist(), self._numbers, strict=True)
-        return np.stack([combination.rule(*of)(parts[:, :, label]) for label, of in enumerate(facts)], axis=1)
+        rules = zip(self.intercept_.tolist(), self._constant.tolist(), self._numbers, strict=True)
+        return np.stack([combination.rule(*numbers)(parts[:, :, label]) for label, numbers in enumerate(rules)], axis=1)
 
 
 @classifier_of(BernoulliNBOptions)
 class BernoulliNBClassifier(BayesClassifier):
-    """Naive Bayes of features that are present or not, for every label from counts.
+    """Naive Bayes with binary features, trained for every label from counts.
 
-    A weight is the log of the ratio of two odds: of the feature being present in rows with the label, and in the others. Features
-    that no row with the label has get no weight. The score of a row is the log-odds of the label, by the features with a weight.
+    The weight of feature j is log[p_j (1 − q_j) / (q_j (1 − p_j))], where p_j and q_j are the smoothed shares of the rows with and
+    without the label that have the feature. Features that no row with the label has get no weight. The score of a row is the
+    log-odds of the label given the features with a weight.
 
-    Every rank of `comm` gets a copy of all rows, and the labels are divided among the ranks.
+    Every rank of `comm` gets a copy of all rows, and the labels are distributed over the ranks.
 
     Attributes
     ----------
     intercept_ : ndarray (n_labels,), float64
-        The score of a row without any of these features; +1 or −1 for a label that all rows have, or none.
+        The score of a row without any feature with a weight; +1 for a label that all rows have, −1 for a label without rows.
     part_coef_ : ndarray (1, n_labels, n_features), float64
-        The weights once more.
+        The same weights as `coef_`, as a single part.
 
     References
     ----------
     Wilbur 2000, Boosting naive Bayesian learning on a large subset of MEDLINE.
+
+    Examples
+    --------
+    >>> X = [[1, 0, 1], [1, 1, 0], [0, 1, 1], [0, 1, 0]]
+    >>> hpcml.BernoulliNBClassifier(min_weight=0).fit(X, ["sea", "sea", "farm", "farm"]).predict([[1, 0, 0]]).tolist()
+    ['sea']
     """
 
     _method = BERNOULLI_NB
@@ -84,18 +89,24 @@ class BernoulliNBClassifier(BayesClassifier):
 
 @classifier_of(BoostedBayesOptions)
 class BoostedBayesClassifier(BayesClassifier):
-    """AdaBoost with naive Bayes, whose scores are made probabilities by isotonic regression.
+    """AdaBoost with naive Bayes classifiers, whose scores are calibrated by isotonic regression.
 
-    The score of a row is its share of the votes, less one half.
+    The score of a row is its share of the weighted votes minus ½.
 
     Attributes
     ----------
     part_coef_ : ndarray (rounds, n_labels, n_features), float64
-        The weights of each round; `coef_` has those of the first.
+        The weights of each round; `coef_` has those of the first round.
 
     References
     ----------
     Wilbur 2000; Freund & Schapire 1995 (AdaBoost); Ayer et al. 1955 (pool adjacent violators).
+
+    Examples
+    --------
+    >>> X = [[1, 0, 1], [1, 1, 0], [0, 1, 1], [0, 1, 0]]
+    >>> hpcml.BoostedBayesClassifier(min_weight=0).fit(X, ["sea", "sea", "farm", "farm"]).predict([[1, 0, 0]]).tolist()
+    ['sea']
     """
 
     _method = BOOSTED_BAYES
@@ -109,18 +120,24 @@ class BoostedBayesClassifier(BayesClassifier):
 
 @classifier_of(StagedBayesOptions)
 class StagedBayesClassifier(BayesClassifier):
-    """Naive Bayes, trained again on the rows with the label and the others that look like them.
+    """Naive Bayes in stages, each trained on the rows with the label and the hard rows without it.
 
-    Rows that a stage scores above the cut are ranked above all others, by the first score plus `factor` times the later ones.
+    Rows with a first score above `cut` rank above all others, by the first score plus `factor` times the later scores.
 
     Attributes
     ----------
     part_coef_ : ndarray (stages, n_labels, n_features), float64
-        The weights of each stage; `coef_` has those of the first.
+        The weights of each stage; `coef_` has those of the first stage.
 
     References
     ----------
     Wilbur 2000, Boosting naive Bayesian learning on a large subset of MEDLINE.
+
+    Examples
+    --------
+    >>> X = [[1, 0, 1], [1, 1, 0], [0, 1, 1], [0, 1, 0]]
+    >>> hpcml.StagedBayesClassifier(min_weight=0).fit(X, ["sea", "sea", "farm", "farm"]).predict([[1, 0, 0]]).tolist()
+    ['sea']
     """
 
     _method = STAGED_BAYES
@@ -135,18 +152,24 @@ class StagedBayesClassifier(BayesClassifier):
 
 @classifier_of(StagedSvmOptions)
 class StagedSvmClassifier(BayesClassifier):
-    """Naive Bayes, then a linear SVM on the rows with the label and others that look like them.
+    """Naive Bayes, then a linear SVM on the rows with the label and the hard rows without it.
 
-    Rows that naive Bayes scores above the cut are ranked above all others, by its score plus `factor` times that of the machine.
+    Rows with a naive Bayes score above `cut` rank above all others, by that score plus `factor` times the SVM score.
 
     Attributes
     ----------
     part_coef_ : ndarray (2, n_labels, n_features), float64
-        The weights of naive Bayes and of the machine; `coef_` has the former.
+        The weights of naive Bayes and of the SVM; `coef_` has those of naive Bayes.
 
     References
     ----------
     Wilbur 2000; Platt 1999 (sequential minimal optimisation).
+
+    Examples
+    --------
+    >>> X = [[1, 0, 1], [1, 1, 0], [0, 1, 1], [0, 1, 0]]
+    >>> hpcml.StagedSvmClassifier(min_weight=0).fit(X, ["sea", "sea", "farm", "farm"]).predict([[1, 0, 0]]).tolist()
+    ['sea']
     """
 
     _method = STAGED_SVM

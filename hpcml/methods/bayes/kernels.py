@@ -1,4 +1,4 @@
-"""Counting features of rows, the weights that follow from counts, and scores by them."""
+"""Counting features of rows, the weights that follow from the counts, and scores."""
 
 import numpy as np
 
@@ -7,24 +7,25 @@ from hpcml.kernels.elementary import log
 
 
 @njit
-def count(indptr, indices, rows, counts, met, n_met):
-    """counts (d, int64) of features of `rows`; the new ones join met[:n_met]. Their number."""
+def count(indptr, indices, rows, counts, columns):
+    """Add the features of `rows` to counts (d, int64), write features counted for the first time to `columns`; their number."""
+    n_columns = 0
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             j = np.uint64(indices[k])
             if counts[j] == 0:
-                met[n_met] = j
-                n_met += 1
+                columns[n_columns] = j
+                n_columns += 1
             counts[j] += 1
-    return n_met
+    return n_columns
 
 
 @njit
 def log_odds(positive, negative, n_positive, n_negative, smoothing, w, absent):
     """w = log[p (1 − q) / (q (1 − p))] and absent = log[(1 − p) / (1 − q)] of features.
 
-    `positive` and `negative` (k) are the weights of the rows with a feature, of `n_positive` and
-    `n_negative` in all; p = (positive + smoothing) / (n_positive + 2 smoothing), q likewise.
+    `positive` and `negative` (k) are the weights of the rows with a feature, out of `n_positive` and `n_negative`;
+    p = (positive + smoothing) / (n_positive + 2 smoothing), q likewise.
     """
     for j in range(w.size):
         a, b = positive[j] + smoothing, negative[j] + smoothing
@@ -35,10 +36,10 @@ def log_odds(positive, negative, n_positive, n_negative, smoothing, w, absent):
 
 @njit
 def pool(values, weights, ends):
-    """Make `values` the non-decreasing ones that are nearest by squares with these weights, a
-    block of equal ones as one value, which is all of `values` before ends[block]; how many blocks.
+    """Isotonic least-squares fit of `values` with `weights` (pool adjacent violators, Ayer et al. 1955), in place.
 
-    Neighbours that fall are pooled (Ayer et al. 1955). All arrays (n); `weights` is used up.
+    Block b of equal fitted values is stored as values[b]; it covers the inputs up to ends[b], exclusive. All arrays (n); `weights`
+    is overwritten. Returns the number of blocks.
     """
     n_blocks = 0
     for i in range(values.size):
@@ -68,17 +69,3 @@ def score(indptr, indices, rows, w, out):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             total += w[np.uint64(indices[k])]
         out[i] = total
-
-
-@njit
-def select(indptr, indices, rows, place_of, out_indptr, out_indices):
-    """The features of `rows` with a place ≥ 0, as a matrix; without room, only the ends."""
-    at = 0
-    for i in range(rows.size):
-        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
-            place = place_of[np.uint64(indices[k])]
-            if place >= 0:
-                if at < out_indices.size:
-                    out_indices[at] = place
-                at += 1
-        out_indptr[i + 1] = at

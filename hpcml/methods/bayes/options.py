@@ -11,7 +11,7 @@ from hpcml.methods.linear.options import LinearOptions
 from hpcml.options import Between, Range, Several
 
 LOG_19 = 2.9444389791664403
-MOST_PARTS = 1000  # rounds or stages that a model file may have
+MAX_PARTS = 1000  # rounds or stages in a model file
 
 
 @Parameter(name="*")
@@ -19,12 +19,12 @@ MOST_PARTS = 1000  # rounds or stages that a model file may have
 class BernoulliNBOptions(LinearOptions):
     """Options of `hpcml train bernoulli-nb`."""
 
-    losses: ClassVar[tuple[str, ...]] = ()  # counts minimise nothing
+    losses: ClassVar[tuple[str, ...]] = ()  # no objective: the weights follow from counts
     steps: ClassVar[int] = 1
     smallest_lambda: ClassVar[float] = 0.0
     loss: ClassVar[str] = ""
     lam: ClassVar[str] = "0"
-    bias: ClassVar[bool] = False  # the intercept is no column of the rows
+    bias: ClassVar[bool] = False  # the rows get no constant feature
     precision: ClassVar[str] = "double"
     drop: ClassVar[float | None] = 0.0
     labels_per_pass: ClassVar[int | None] = None  # labels are trained one by one
@@ -32,11 +32,11 @@ class BernoulliNBOptions(LinearOptions):
     free: ClassVar[frozenset[str]] = LinearOptions.free - {"ranks_per_group", "labels_per_pass"}
 
     smoothing: Annotated[float, Between(0)] = 0.5
-    """Number added to each of the four counts of a feature and a label (rows with and without the one and the other)."""
+    """Pseudo-count added to each of the four counts of a feature and a label (rows with and without either)."""
     min_weight: Annotated[float, Range(0)] = 1.5
-    """Leave out features whose weight is of smaller magnitude than this. 0 keeps all that a row with the label has."""
+    """Minimum magnitude of a weight; features with smaller weights are dropped. 0 keeps every feature of a positive row."""
     exclude: Annotated[tuple[str, ...], Several] = ()
-    """Of data with headings as features: leave these headings out for every label. A label's own heading always is."""
+    """Headings that no label may use as a feature (data with headings as features). A label never uses its own heading."""
 
 
 @Parameter(name="*")
@@ -44,13 +44,12 @@ class BernoulliNBOptions(LinearOptions):
 class BoostedBayesOptions(BernoulliNBOptions):
     """Options of `hpcml train boosted-bayes`."""
 
-    rounds: Annotated[int, Range(1, MOST_PARTS)] = 6
-    """Rounds at most; a label without errors has fewer."""
+    rounds: Annotated[int, Range(1, MAX_PARTS)] = 6
+    """Maximum number of boosting rounds; a label without training errors stops earlier."""
     trim: float = 0.2
-    """Leave out of the next round the rows with the smallest errors, up to this share of all weight."""
+    """Share of the total weight whose rows are skipped in the next round: the rows with the smallest errors."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local, before the first collective."""
         super().validate()
         if not 0 <= self.trim < 1:
             raise OptionError("trim", self.trim, "expected a share of at least 0 and below 1")
@@ -64,7 +63,7 @@ class StagedOptions(BernoulliNBOptions):
     stages: ClassVar[int] = 2
 
     cut: Annotated[float, Range(-math.inf)] = LOG_19
-    """Rows with a higher score go on to the next stage. Default: log 19, by which 95 of 100 rows are positive."""
+    """Score from which a row enters the next stage. Default: log 19, the log-odds of a probability of 95 %."""
 
 
 @Parameter(name="*")
@@ -72,10 +71,10 @@ class StagedOptions(BernoulliNBOptions):
 class StagedBayesOptions(StagedOptions):
     """Options of `hpcml train staged-bayes`."""
 
-    stages: Annotated[int, Range(2, MOST_PARTS)] = 2
-    """How many times naive Bayes is trained, each time on the negative rows that those before gave a score from the cut on."""
+    stages: Annotated[int, Range(2, MAX_PARTS)] = 2
+    """Number of stages; each is trained on the positive rows and the negative rows that passed --cut in all stages before."""
     factor: Annotated[float, Range(-math.inf)] = 3.0
-    """Factor of the scores of the stages behind the first one, before they are added to it."""
+    """Factor of the scores of the later stages in the sum with the first score."""
 
 
 @Parameter(name="*")
@@ -84,10 +83,10 @@ class StagedSvmOptions(StagedOptions):
     """Options of `hpcml train staged-svm`."""
 
     factor: Annotated[float, Range(-math.inf)] = 10.0
-    """What the score of the SVM is multiplied by before it is added to that of naive Bayes."""
+    """Factor of the SVM score in the sum with the naive Bayes score."""
     svm_c: Annotated[float, Between(0)] = 0.1
-    """C of the SVM."""
+    """Regularisation parameter C of the SVM."""
     svm_tol: Annotated[float, Between(0)] = 0.01
-    """How far the conditions of its optimum may be violated."""
+    """Tolerance of the SVM's optimality conditions."""
     chi_square: Annotated[float, Range(0)] = 3.84
-    """The SVM gets the features whose chi-square with the label is above this, among the rows that it is trained on."""
+    """Minimum chi-square statistic, over the training rows of the SVM, of the features that the SVM uses."""

@@ -1,7 +1,7 @@
 """Single-pass learners: the Winnow family, perceptron, passive-aggressive, ROMMA (Carvalho & Cohen 2006).
 
-`source` gives rows piece by piece, of a dataset or of svmlight text as it comes. `state` holds the learners of a rank's labels:
-weights, counters, and for voted learners the lazy averages. `kernels` takes a piece through them, `run` does so until the rows end,
-with checkpoints, and `saved` makes the model. Every rank reads all rows, for its own labels. Begin with `options` (the table of
-them), `train` and `kernels`.
+`source` yields rows piece by piece, from a dataset or from an svmlight stream. `state` holds the learners of a rank's labels:
+weights, counters, and lazy averages for voted learners. `kernels` updates them with the rows of a piece, `run` repeats this until
+the rows end, with checkpoints, and `saved` writes the model. Every rank reads all rows and trains its own labels. Begin with
+`options` (the table of learners), `train` and `kernels`.
 """

@@ -20,56 +20,49 @@ from hpcml.estimators.parameters import OPTION, Seed, classifier_of, error_text,
 from hpcml.estimators.saving import ModelTarget, write_linear
 from hpcml.estimators.sklearn_types import BaseEstimator
 from hpcml.methods.online.kernels import POSITIVES, UPDATES
-from hpcml.methods.online.options import (
-    LEARNERS,
-    AdditiveOptions,
-    BalancedOptions,
-    MbwOptions,
-    OnlineOptions,
-    PaOptions,
-    WinnowOptions,
-)
-from hpcml.methods.online.order import AVERAGE, AVERAGES, RowOrder, weights_at_bound
-from hpcml.methods.online.saved import learning
+from hpcml.methods.online.options import LEARNERS, OPTIONS, MbwOptions, OnlineOptions, PaOptions
+from hpcml.methods.online.order import AVERAGE, AVERAGES, RowOrder, bound_warning
+from hpcml.methods.online.saved import option_attributes
 from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import STATUS
-
-_OPTIONS: dict[str, type[OnlineOptions]] = {
-    **{"pw": WinnowOptions, "bw": BalancedOptions, "mbw": MbwOptions},
-    **{"perceptron": AdditiveOptions, "pa": PaOptions, "romma": AdditiveOptions},
-}
 
 
 @classifier_of(MbwOptions, PaOptions)
 class OnlineClassifier(LabelScores, BaseEstimator):
-    """Linear classifiers that learn from each row once, in the order of the rows: Winnow family, perceptron, PA, ROMMA.
+    """Linear classifiers trained in a single pass, in row order: the Winnow family, perceptron, passive-aggressive, ROMMA.
 
-    One learner for two classes, or one for each class (or column of a multilabel indicator) against all others. Rows are taken as
-    float32, as by `hpcml train mbw` and the others, which give the same bits. `partial_fit` goes on with the pass: several calls
-    learn what one call with all rows learns.
+    With two classes there is one learner; otherwise one learner for each class (or column of a multilabel indicator) against all
+    others. Rows are converted to float32, as in `hpcml train mbw` and the other commands, which give the same bits. `partial_fit`
+    continues the pass: several calls give the result of one call with all rows.
 
     Attributes
     ----------
     coef_ : ndarray (n_labels, n_features), float64
-        The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one. Of a Winnow these are u − v (or
+        The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one. For a Winnow these are u − v (or
         w) minus the threshold for features with a row, so that `x · coef_ + intercept_` has the sign of the score.
     intercept_ : ndarray (n_labels,), float64
         The weight of the constant feature.
     n_updates_ : ndarray (n_labels,), int
-        Rows that changed the model.
+        Number of rows that changed the model.
     n_rows_ : int
-        Rows learnt from.
+        Number of rows so far.
 
     References
     ----------
     Carvalho & Cohen 2006; Littlestone 1988 (Winnow); Crammer et al. 2003 (PA); Li & Long 2002 (ROMMA).
+
+    Examples
+    --------
+    >>> X, y = [[1, 0], [0, 1], [1, 1], [0, 2]], ["sea", "farm", "sea", "farm"]
+    >>> hpcml.OnlineClassifier("pa").fit(X, y).predict([[3, 0]]).tolist()
+    ['sea']
     """
 
     _learnt = ("classes_", "n_features_in_", "feature_names_in_")
 
     method: str = "mbw"
-    """Positive, Balanced, Modified Balanced Winnow (pw, bw, mbw: rows must not have negative values); perceptron;
-    Passive-Aggressive (pa); romma. The other parameters are those of some of them: see `hpcml train METHOD --help`."""
+    """Learner: pw, bw or mbw (Positive, Balanced or Modified Balanced Winnow; values must not be negative), perceptron, pa
+    (Passive-Aggressive) or romma. Each learner uses some of the other parameters; see `hpcml train METHOD --help`."""
     voted: bool = OPTION
     alpha: float = OPTION
     beta: float = OPTION
@@ -78,7 +71,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     epsilon: float = OPTION
     gamma: float = OPTION
     fit_intercept: bool = OPTION
-    """The rows have a constant feature 1. Only perceptron, pa and romma can do without; the others raise ValueError for False."""
+    """Fit an intercept as the weight of a constant feature 1. Only perceptron, pa and romma allow False."""
     shuffle: bool = OPTION
     random_state: Seed = OPTION
 
@@ -86,14 +79,33 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = self.method in LEARNERS and LEARNERS[self.method].winnow
         tags.classifier_tags.multi_label = True
-        tags.classifier_tags.poor_score = self.method not in ("perceptron", "pa")  # after a single pass over few dense rows
+        tags.classifier_tags.poor_score = self.method not in ("perceptron", "pa")  # after one pass over few dense rows
         return tags
 
     def fit(self, X: Any, y: Any) -> OnlineClassifier:
-        """Learn anew from the rows X (n, n_features), dense or sparse, and their labels y.
+        """Train on rows, starting anew.
 
-        y (n,) holds classes, or lists (or sets) of names of labels; (n, n_labels), dense or sparse,
-        zeros and ones. Raises ValueError, TypeError.
+        Parameters
+        ----------
+        X : array-like or sparse matrix (n, n_features)
+            The rows; values are converted to float32. Winnow learners need non-negative values.
+        y : array-like (n,), list of lists of label names, or multilabel indicator (n, n_labels), dense or sparse
+            The class of each row, or its labels.
+
+        Returns
+        -------
+        OnlineClassifier
+            The classifier itself.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For invalid rows, labels or parameters.
+
+        Examples
+        --------
+        >>> hpcml.OnlineClassifier("perceptron").fit([[1, 0], [0, 1]], [0, 1]).n_rows_
+        2
         """
         options = self._options()
         X = self._rows(X, reset=True)
@@ -104,15 +116,40 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         return self._learn(X, labels, order)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> OnlineClassifier:
-        """Go on with the pass. The first call needs all `classes` that will ever come (none for a
-        multilabel indicator). Raises ValueError, TypeError.
+        """Continue the pass with more rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix (n, n_features)
+            The rows, as for `fit`; `shuffle` has no effect.
+        y : array-like (n,), list of lists of label names, or multilabel indicator (n, n_labels), dense or sparse
+            The class of each row, or its labels.
+        classes : array-like (n_classes,), optional
+            All classes, or names of labels, of this and later calls. Required in the first call, except with a multilabel
+            indicator.
+
+        Returns
+        -------
+        OnlineClassifier
+            The classifier itself.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For invalid rows, labels or parameters, or if they differ from those of the first call.
+
+        Examples
+        --------
+        >>> model = hpcml.OnlineClassifier("perceptron").partial_fit([[1, 0]], [0], classes=[0, 1])
+        >>> model.partial_fit([[0, 1]], [1]).n_rows_
+        2
         """
         options, first, classes = self._options(), not hasattr(self, "_state"), sound_labels(classes, "classes")
         if not first and (self._state.options, self._state.method.code) != (options, LEARNERS[self.method].code):
-            raise ValueError("the parameters are not those of the first call to partial_fit; use fit to begin anew")
+            raise ValueError("parameters differ from those of the first call to partial_fit; use fit to start anew")
         X = self._rows(X, reset=first)
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes={classes!r} are not those of the first call to partial_fit: {self.classes_!r}")
+            raise ValueError(f"classes={classes!r} differ from those of the first call to partial_fit: {self.classes_!r}")
         labels = self._labels(X, y, np.unique(classes) if first and classes is not None else getattr(self, "classes_", None))
         if first:
             if labels.kind in (CLASSES, NAMES) and classes is None:
@@ -123,14 +160,14 @@ class OnlineClassifier(LabelScores, BaseEstimator):
             any((labels.kind == kind) != (self._kind == kind) for kind in (CLASSES, NAMES))
             or labels.n_labels != self._state.n_lanes
         ):
-            raise ValueError("y has another number of columns than in the first call to partial_fit")
+            raise ValueError("y has a different number of columns than in the first call to partial_fit")
         return self._learn(X, labels, np.arange(X.shape[0]))
 
     def _options(self) -> OnlineOptions:
         if self.method not in LEARNERS:
             raise ValueError(f"method={self.method!r}: expected one of {', '.join(LEARNERS)}")
-        kind = _OPTIONS[self.method]
-        known = {option.name for option in fields(kind)} - {"shuffle"}  # which is of `fit` alone
+        kind = OPTIONS[self.method]
+        known = {option.name for option in fields(kind)} - {"shuffle"}  # a parameter of `fit` only
         if "bias" not in known and not self.fit_intercept:
             raise ValueError(f"fit_intercept={self.fit_intercept!r}: method={self.method!r} always has an intercept; expected True")
         try:
@@ -141,7 +178,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         return options
 
     def _rows(self, X: Any, reset: bool) -> sp.csr_matrix:
-        """X as CSR float32 without zeros."""
+        """Return X as CSR float32 without stored zeros."""
         X = sp.csr_matrix(validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=np.float32, reset=reset))
         X = canonical(X)
         if LEARNERS[self.method].winnow:
@@ -175,40 +212,39 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         self._order, self._warned = RowOrder(self._state.lane_of, labels.n_labels), set[str]()
 
     def _learn(self, X: sp.csr_matrix, labels: LabelSets, order: np.ndarray) -> OnlineClassifier:
-        """Learn from the rows in this order; warn once of blocks, and of weights at their bound."""
+        """Learn from the rows in this order; warn once about the row order and about weights at the lower bound."""
         shard = shard_of(X, labels, 0, X.shape[0])
         self._state.learn(shard, order)
         self._order.add(shard, order)
         comm, names = mpi.self_comm(), [str(name) for name in self.classes_[-labels.n_labels :]]
-        voted, again = self._state.options.voted, f"{AVERAGE}; rows with better labels need a new fit"
-        for advice, found in (
-            ("shuffle the rows, or use fit with shuffle=True", self._order.blocks(comm, names)),
-            (again if voted else f"voted=True {AVERAGES}", weights_at_bound(comm, names, self._state)),
+        voted, again = self._state.options.voted, f"{AVERAGE}; with corrected labels, call fit again"
+        for advice, problem in (
+            ("shuffle the rows, or use fit with shuffle=True", self._order.block_warning(comm, names)),
+            (again if voted else f"voted=True {AVERAGES}", bound_warning(comm, names, self._state)),
         ):
-            if found and advice not in self._warned:
+            if problem and advice not in self._warned:
                 self._warned.add(advice)
-                warnings.warn(f"{found}; {advice}", UserWarning, stacklevel=3)
+                warnings.warn(f"{problem}; {advice}", UserWarning, stacklevel=3)
         self.coef_, self.intercept_ = self._state.linear()
         self.n_updates_, self.n_rows_ = self._state.counters[UPDATES].copy(), self._state.n_rows
         return self
 
     def _write_model(self, target: ModelTarget) -> None:
-        """Write the model, without the state of the pass. Local. Raises DataError."""
+        """Write the model without the state of the pass. Raises DataError."""
         state, winnow, counters = self._state, self._state.method.winnow, self._state.counters
         labels = {"steps": np.minimum(counters[UPDATES], 2**31 - 1), "n_positive": counters[POSITIVES]}
         labels |= {"status": STATUS.index("one pass"), "f_min": np.nan, "visited": 1.0}
-        about = {"n_rows": self.n_rows_, "normalised": winnow, **learning(state.options)}
-        factors = state.seen[: self.coef_.shape[1]] if winnow else 1.0  # only features with a row are in the divisor
+        about = {"n_rows": self.n_rows_, "normalised": winnow, **option_attributes(state.options)}
+        factors = state.seen[: self.coef_.shape[1]] if winnow else 1.0  # only features with a row count in the divisor
         write_linear(target, [self.coef_], self.intercept_, labels, about, factors=factors)
 
     def _scores(self, X: Any) -> np.ndarray:
-        """The scores (n, n_labels) by the features seen; Winnow's are divided by the rows' sums."""
         check_is_fitted(self)
         X = validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         if self._state.method.winnow:
-            if not sp.issparse(X) or (X.nnz and X.data.min() < 0):  # which may be a part of a value
+            if not sp.issparse(X) or (X.nnz and X.data.min() < 0):  # duplicate entries of X may add up to a non-negative value
                 check_non_negative(canonical(X) if sp.issparse(X) else X, type(self).__name__)
-            known = self._state.seen[: X.shape[1], None].astype(np.float64)
-            scores /= 1.0 + safe_sparse_dot(X, known, dense_output=True)
+            seen = self._state.seen[: X.shape[1], None].astype(np.float64)
+            scores /= 1.0 + safe_sparse_dot(X, seen, dense_output=True)
         return scores

@@ -1,19 +1,17 @@
-"""One pass of mistake-driven learners over CSR rows, in row order, for a panel of B labels
-("lanes") at once.
+"""One pass of mistake-driven learners over CSR rows, in row order, for a panel of B labels ("lanes") at once.
 
-The rows of `weights` are the bias (row 0) and the features (row j + 1), so that a non-zero touches
-neighbouring numbers only: B weights w, or, for learners with positive and negative weights, B of u
-and B of v. Each lane computes what it would compute alone, in the same order, so its bits do not
-depend on which labels share the pass. `counters` (4, B) counts positive rows, false positives,
-false negatives (of the prediction before the update) and updates.
+The rows of `weights` are the bias (row 0) and the features (row j + 1), so that a non-zero accesses neighbouring numbers only: B
+weights w, or, for learners with positive and negative weights, B of u and B of v. Each lane computes what it would compute alone,
+in the same order, so its bits do not depend on the labels that share the pass. `counters` (4, B) counts positive rows, false
+positives, false negatives (of the prediction before the update) and updates.
 
-The average over all hypotheses (voting), Σ w_i c_i / Σ c_i, is kept lazily: only what a mistake
-changes is touched. The clock of a lane counts its right predictions, Σ c_i. A Winnow has 2 B more
-numbers in each row: B sums, Σ (u_i − v_i) c_i (or w_i) up to the time, one of the B stamps, when
-the weights last changed. So nothing cancels, though weights change by orders of magnitude. Additive
-learners need only B more numbers, Σ (change of w) · (clock at the change): the average is w minus
-that, divided by the clock. ROMMA stores its weights divided by a `scale` that every mistake
-changes; its clock is Σ scale_i c_i.
+The average over all hypotheses (voting), Σ w_i c_i / Σ c_i, is computed lazily: only values that a mistake changes are accessed.
+The clock of a lane counts its correct predictions, Σ c_i. A Winnow has 2 B more numbers in each row: B sums, Σ (u_i − v_i) c_i (or
+w_i) up to B stamps, the clocks at which the weights last changed. So no cancellation occurs, although weights change by orders of
+magnitude. Additive learners need only B more numbers, Σ (change of w) · (clock at the change): the average is w minus that sum
+divided by the clock. ROMMA stores its weights divided by a `scale` that every mistake changes; its clock is Σ scale_i c_i.
+
+References: Carvalho & Cohen 2006; Littlestone 1988 (Winnow); Crammer et al. 2003 (PA); Li & Long 2002 (ROMMA).
 """
 
 import math
@@ -26,26 +24,27 @@ from hpcml.kernels.lanes.products import add_scaled, prefetch
 
 PW, BW, MBW, PERCEPTRON, PA, ROMMA = range(6)
 POSITIVES, FALSE_POSITIVES, FALSE_NEGATIVES, UPDATES = range(4)
-CLOCK, SCALE, NORM2, UNIT, ERROR = range(5)  # rows of `lanes`: what a lane has beside its weights
-# The weights of a Winnow stay between these. The program of its authors has 2^±200. From 2^-200, where random labels drive all,
-# MBW finds no positive row after 2,000 good ones: beside the threshold such weights do not count (docs/notebook.md).
+CLOCK, SCALE, NORM2, UNIT, ERROR = range(5)  # rows of `lanes`
+# Bounds of a Winnow's weights. Its authors use 2^±200. Random labels push all weights to the lower bound; from 2^-200, MBW finds no
+# positive row after 2,000 correctly labelled rows, since such weights are negligible compared with the threshold
+# (docs/notebook.md).
 LEAST, MOST = 2.0**-10, 2.0**200
-PARALLEL = 1e-12  # ROMMA: a row is parallel to w if sin² of their angle is not above this
-BIAS, ONE = np.array([-1], dtype=np.int64), np.ones(1)  # the bias as a row of its own: its weights are before those of feature 0
-AHEAD = np.uint64(96)  # non-zeros between asking for weights and using them: they come from main memory
-HUGE, SHRINK = 1e100, 2.0**-160  # ROMMA: from this ‖w‖² on, all lengths are divided by 2¹⁶⁰
-PRECISE, EPSILON = 1e-13, 2.0**-53  # ROMMA: ‖w‖² is summed anew when its relative error may exceed this
+PARALLEL = 1e-12  # ROMMA: maximum sin² of the angle between a row and w for which they count as parallel
+BIAS, ONE = np.array([-1], dtype=np.int64), np.ones(1)  # the bias as a row: its weights lie before those of feature 0
+AHEAD = np.uint64(96)  # non-zeros between the prefetch of weights from main memory and their use
+HUGE, SHRINK = 1e100, 2.0**-160  # ROMMA: above this ‖w‖², all lengths are divided by 2¹⁶⁰
+PRECISE, EPSILON = 1e-13, 2.0**-53  # ROMMA: ‖w‖² is recomputed when its relative error may exceed PRECISE
 
 
 @njit
-def _room(n):
-    """Return the size of sums of `_axpy` for n numbers: n up to 2, then the next multiple of 4."""
+def _padded_size(n):
+    """Padded size for `_axpy`: n up to 2, then the next multiple of 4."""
     return n if n <= 2 else (n + 3) // 4 * 4
 
 
 @njit
 def _axpy(x, weights, j, out):
-    """out += x · weights[j], as far as `out` goes: one or two numbers, or a multiple of four."""
+    """out += x · weights[j]; the size of `out` is 1, 2 or a multiple of 4."""
     if out.size <= 2:
         for c in range(out.size):
             out[c] += x * weights[j, c]
@@ -56,9 +55,9 @@ def _axpy(x, weights, j, out):
 
 @njit
 def _dots(indices, data, begin, end, weights, seen, out):
-    """out = Σ x_j weights[j + 1] over begin..end, in order, then seen; (Σ x_j, min(x_j, 0)).
+    """out = Σ x_j weights[j + 1] over begin..end, in order; marks the features as seen and returns (Σ x_j, min(x_j, 0)).
 
-    The weights come from main memory: they are asked for AHEAD non-zeros before.
+    Weights are prefetched AHEAD non-zeros before their use.
     """
     total, least, one, two = 0.0, 0.0, 0.0, 0.0
     last, second, narrow = np.uint64(indices.size - 1), out.size - 1, 1 <= out.size <= 2
@@ -94,20 +93,20 @@ def _mark(labels, i, signs, value):
 
 @njit
 def count_runs(rows, y_indptr, y_indices, lane_of, first, last, runs, positives):
-    """Count the lanes' positive rows and runs of them, from row `first` on; `last`: their last."""
+    """Count the lanes' positive rows and their runs, from row `first` on; `last`: position of the last positive row."""
     for i in range(rows.size):
-        place = first + i
+        position = first + i
         for k in range(np.uint64(y_indptr[rows[i]]), np.uint64(y_indptr[rows[i] + 1])):
             lane = lane_of[np.uint64(y_indices[k])]
             if lane >= 0:
-                runs[lane] += last[lane] != place - 1
+                runs[lane] += last[lane] != position - 1
                 positives[lane] += 1
-                last[lane] = place
+                last[lane] = position
 
 
 @njit
 def _count(counters, lane, positive, predicted):
-    """Note a prediction made before the update."""
+    """Count a prediction made before the update."""
     if positive:
         counters[POSITIVES, lane] += 1
         if not predicted:
@@ -123,12 +122,11 @@ def _limited(weight):
 
 @njit
 def _promote(row, weights, lanes, lane, factors, balanced, voted):
-    """Multiply a lane's weights of a row (indices, data, begin, end) by up · (1 + step x), v of
-    balanced learners by down · (1 − step x); `factors` are (up, down, step).
+    """Multiply a lane's weights of a row (indices, data, begin, end) by up · (1 + step x), v of balanced learners by
+    down · (1 − step x); `factors` are (up, down, step).
 
-    In a row without features the share of the bias is 1, so that one of its factors would be 0 and
-    end its weight. Such a row tells nothing of features: its share is left out, in both factors, so
-    that rows of both classes do not drive the bias away.
+    In a row without features the share of the bias is 1, so one of its factors would be 0 and stay 0. The share of such a row is
+    therefore ignored in both factors; otherwise empty rows of both classes would drive the bias away.
     """
     indices, data, begin, end = row
     up, down, step = factors
@@ -138,7 +136,7 @@ def _promote(row, weights, lanes, lane, factors, balanced, voted):
         if data[k] == 0.0:
             continue
         j, x = np.uint64(indices[k]) + np.uint64(1), step * np.float64(data[k])
-        if voted:  # bring the sum up to date
+        if voted:  # update the lazy sum
             now = weights[j, lane] - weights[j, n_lanes + lane] if balanced else weights[j, lane]
             weights[j, n_weights + lane] += now * (clock - weights[j, n_weights + n_lanes + lane])
             weights[j, n_weights + n_lanes + lane] = clock
@@ -152,25 +150,23 @@ def _promote(row, weights, lanes, lane, factors, balanced, voted):
 
 @njit
 def learn_winnow(code, options, csr, rows, labels, voted, state):
-    """One pass of a Winnow variant (Carvalho & Cohen 2006) over `rows` of `csr` (indptr, indices,
-    data); `options` are (alpha, beta, theta, margin).
+    """One pass of a Winnow variant (Carvalho & Cohen 2006) over `rows` of `csr` (indptr, indices, data).
 
-    `labels` are (for each row its row in the label sets, their indptr and indices, the lane of each
-    label or −1), `state` is (weights, lanes, counters, seen). Returns how many rows came before the
-    first with a negative value.
+    `options` are (alpha, beta, theta, margin), `labels` (row in the label sets for each row, their indptr and indices, the lane of
+    each label or −1), `state` (weights, lanes, counters, seen). Returns the number of rows before the first negative value.
     """
     alpha, beta, theta, margin = options
     indptr, indices, data = csr
     weights, lanes, counters, seen = state
     n_lanes, balanced = lanes.shape[1], code != PW
-    dots, thick = np.empty(_room(2 * n_lanes if balanced else n_lanes)), 1.0 if code == MBW else 0.0
+    dots, thick = np.empty(_padded_size(2 * n_lanes if balanced else n_lanes)), 1.0 if code == MBW else 0.0
     signs, clock, bias = np.full(n_lanes, -1.0), lanes[CLOCK], (BIAS, ONE, np.uint64(0), np.uint64(1))
     for i in range(rows.size):
         begin, end = np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])
         total, least = _dots(indices, data, begin, end, weights, seen, dots)
         if least < 0.0:
             return i
-        total += 1.0  # the bias
+        total += 1.0  # bias
         _axpy(1.0, weights, 0, dots)
         _mark(labels, i, signs, 1.0)
         for lane in range(n_lanes):
@@ -190,7 +186,7 @@ def learn_winnow(code, options, csr, rows, labels, voted, state):
 
 @njit
 def _step(code, y, score, square, epsilon, gamma, lanes, lane):
-    """The step τ of w ← scale · (w + τ x); of ROMMA the new scale, ‖w‖² and its error too."""
+    """Step τ of w ← scale · (w + τ x); for ROMMA also updates scale, ‖w‖² and its error."""
     if code == PERCEPTRON:
         return y
     if code == PA:
@@ -209,21 +205,21 @@ def _step(code, y, score, square, epsilon, gamma, lanes, lane):
     longer = (square * norm2 - 2.0 * aim * score + aim * aim) / room  # new ‖w‖² / ‖w‖²
     lanes[NORM2, lane] = norm2 * longer
     lanes[SCALE, lane] *= c
-    # An error of ‖w‖² grows by c² when w does not follow it; room adds a rounding error.
+    # The error of ‖w‖² grows by c² relative to w; room adds a rounding error.
     lanes[ERROR, lane] = c * c / longer * lanes[ERROR, lane] + square * norm2 / room * EPSILON
     return b / lanes[SCALE, lane]
 
 
 @njit
-def _settle(lanes, lane, weights, bias, voted):
-    """ROMMA: keep ‖w‖² precise and all numbers far from overflow; only the aim `unit` notices."""
+def _rescale(lanes, lane, weights, bias, voted):
+    """ROMMA: keep ‖w‖² precise and all numbers far from overflow, by rescaling weights and `unit`."""
     n_lanes, scale = lanes.shape[1], lanes[SCALE, lane]
     if lanes[ERROR, lane] > PRECISE:
         norm2 = weights[0, lane] * weights[0, lane] if bias != 0.0 else 0.0
         for j in range(1, weights.shape[0]):
             norm2 += weights[j, lane] * weights[j, lane]
         lanes[NORM2, lane], lanes[ERROR, lane] = scale * scale * norm2, 0.0
-    if lanes[NORM2, lane] > HUGE or scale > math.sqrt(HUGE):  # let the weights take the scale
+    if lanes[NORM2, lane] > HUGE or scale > math.sqrt(HUGE):  # move the scale into the weights
         shrink = SHRINK if lanes[NORM2, lane] > HUGE else 1.0
         for j in range(weights.shape[0]):
             weights[j, lane] *= scale * shrink
@@ -237,7 +233,7 @@ def _settle(lanes, lane, weights, bias, voted):
 
 @njit
 def _add(row, weights, lanes, lane, step, voted):
-    """Add step times a row (indices, data, begin, end) to a lane."""
+    """Add step times a row (indices, data, begin, end) to the weights of a lane."""
     indices, data, begin, end = row
     n_lanes, clock = lanes.shape[1], lanes[CLOCK, lane]
     for k in range(begin, end):
@@ -250,7 +246,7 @@ def _add(row, weights, lanes, lane, step, voted):
 
 @njit
 def _square(data, begin, end, bias):
-    """‖x‖² of a row with its bias."""
+    """‖x‖² of a row including its bias."""
     out = 0.0
     for k in range(begin, end):
         out += np.float64(data[k]) * np.float64(data[k])
@@ -259,15 +255,15 @@ def _square(data, begin, end, bias):
 
 @njit
 def learn_additive(code, options, csr, rows, labels, voted, state):
-    """One pass of the perceptron, PA or ROMMA over `rows`; the number of rows.
+    """One pass of the perceptron, PA or ROMMA over `rows`; returns the number of rows.
 
-    `options` are (epsilon, gamma, value of the constant feature), others as in `learn_winnow`.
+    `options` are (epsilon, gamma, value of the constant feature); the other arguments as in `learn_winnow`.
     """
     epsilon, gamma, bias = options
     indptr, indices, data = csr
     weights, lanes, counters, seen = state
     n_lanes, limit = lanes.shape[1], epsilon if code == PA else 0.0
-    signs, dots, clock, scale = np.full(n_lanes, -1.0), np.empty(_room(n_lanes)), lanes[CLOCK], lanes[SCALE]
+    signs, dots, clock, scale = np.full(n_lanes, -1.0), np.empty(_padded_size(n_lanes)), lanes[CLOCK], lanes[SCALE]
     for i in range(rows.size):
         begin, end = np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])
         _dots(indices, data, begin, end, weights, seen, dots)
@@ -277,7 +273,7 @@ def learn_additive(code, options, csr, rows, labels, voted, state):
         for lane in range(n_lanes):
             score, y = scale[lane] * dots[lane], signs[lane]
             _count(counters, lane, y > 0.0, score > 0.0)
-            if y * score < limit or (code != PA and score == 0.0):  # PA: ε − y · score > 0; the others: y · score ≤ 0
+            if y * score < limit or (code != PA and score == 0.0):  # PA: ε − y · score > 0; others: y · score ≤ 0
                 counters[UPDATES, lane] += 1
                 if square < 0.0 and code != PERCEPTRON:
                     square = _square(data, begin, end, bias)
@@ -286,7 +282,7 @@ def learn_additive(code, options, csr, rows, labels, voted, state):
                 if bias != 0.0:
                     _add((BIAS, ONE, np.uint64(0), np.uint64(1)), weights, lanes, lane, step * bias, voted)
                 if code == ROMMA:
-                    _settle(lanes, lane, weights, bias, voted)
+                    _rescale(lanes, lane, weights, bias, voted)
             else:
                 clock[lane] += scale[lane]
         _mark(labels, i, signs, -1.0)

@@ -11,9 +11,9 @@ from hpcml.options import FREE, Between, Flag, Only, Range, Seconds, Several, ch
 
 @dataclass(frozen=True)
 class OnlineLearner:
-    """A learner: its number in `kernels`, the names of its weight vectors and where they start.
+    """A learner: its code in `kernels`, and the names and initial values of its weight vectors.
 
-    Two vectors are weights for and against; their difference is a feature's importance.
+    With two vectors, for and against, the difference is the importance of a feature.
     """
 
     code: int
@@ -21,7 +21,7 @@ class OnlineLearner:
 
     @property
     def winnow(self) -> bool:
-        """Whether updates multiply: rows have a bias and no negative values, scores a divisor."""
+        """Return whether updates are multiplicative: a bias, no negative values, and scores divided by the row sum."""
         return any(self.weights.values())
 
 
@@ -38,9 +38,9 @@ LEARNERS: dict[str, OnlineLearner] = {
 @Parameter(name="*")
 @dataclass(frozen=True)
 class OnlineOptions:
-    """The options of every learner. Options that only some have are constants here and fields in their class."""
+    """The options of all learners. An option that only some have is a constant here and a field in their class."""
 
-    free: ClassVar[frozenset[str]] = FREE | {"final", "max_line_mb"}  # what may differ between a run and its continuation
+    free: ClassVar[frozenset[str]] = FREE | {"final", "max_line_mb"}  # may differ between a run and its continuation
 
     alpha: ClassVar[float] = 1.5
     beta: ClassVar[float] = 0.5
@@ -53,41 +53,40 @@ class OnlineOptions:
     share: ClassVar[float] = 0.9
 
     voted: Flag = False
-    """The model is the average of all hypotheses, each weighted by the rows that it got right."""
+    """Use the average of all intermediate weight vectors, each weighted by the number of rows it classified correctly."""
     split: str | None = None
-    """Rows to train on: a split of the file, or all. Default: train if the file has it."""
+    """Split of the dataset to train on, or all. Default: train if the file has it."""
     label: Annotated[tuple[str, ...], Several] = field(default=())
-    """Train only these labels. A stream of rows that are not all -1 or +1 needs it."""
+    """Train only these labels. Required for a stream with labels other than -1 and +1."""
     min_positives: Annotated[int, Range(0, 2**63)] = 1
-    """Minimum number of positive rows of the labels to train (not on a stream)."""
+    """Minimum number of positive rows of a label to train (not for a stream)."""
     shuffle: Flag = False
-    """Take the rows in random order, not in the file's (not on a stream). What these learners learn depends on the order."""
+    """Shuffle the rows (not for a stream). The result of these learners depends on the row order."""
     seed: Annotated[int, Range(0, 2**32 - 1), Only("shuffle")] = 0
-    """Another seed shuffles otherwise."""
+    """Random seed for --shuffle."""
     initial_model: Path | None = None
-    """Continue the pass of this model, trained by the same method with the same options, with these rows."""
+    """Model of the same method and options whose pass is continued with these rows."""
     final: Flag = False
-    """Leave out of the model what --initial-model and EFS need: it is a third to a sixth of the size."""
+    """Save only the weights (3 to 6 times smaller); the model then cannot be used with --initial-model or EFS."""
     zero_based: Flag = False
-    """Stream: indices start at 0, not at 1."""
+    """For a stream: indices start at 0. Default: at 1."""
     max_line_mb: int | None = None
-    """Stream: the longest line that is read, in MiB. Default: 16."""
+    """For a stream: maximum length of a line, in MiB. Default: 16."""
     no_id_hashes: Flag = False
-    """Do not store hashes of the training rows in the model; hpcml evaluate then cannot warn of rows that were trained on."""
+    """Do not store hashes of the training rows in the model; hpcml evaluate then cannot detect training rows."""
     checkpoint_every: Seconds = None
     """Seconds between checkpoints. Default: chosen so that checkpoints take at most 2 % of the time (5 to 600 s)."""
     time_limit: Seconds = None
     """Seconds of training after which to write a checkpoint and stop with exit code 75."""
     profile: Flag = False
-    """Show the seconds that rank 0 read, learned and wrote."""
+    """Show the seconds that rank 0 spent on reading, training and writing."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local."""
         check_rules(self)
 
 
 def with_bias(options: OnlineOptions, method: str, bias: bool = True) -> OnlineOptions:
-    """Return the options with this choice of an intercept, if there is one to make: a Winnow always has an intercept."""
+    """Return the options with this choice of an intercept, unless it is set already. A Winnow always has an intercept."""
     if options.bias is not None or LEARNERS[method].winnow:
         return options
     choice: dict[str, Any] = {"bias": bias}
@@ -100,9 +99,9 @@ class WinnowOptions(OnlineOptions):
     """Options of `hpcml train pw`."""
 
     alpha: Annotated[float, Between(1)] = 1.5
-    """Promotion: weights of the features of a positive row that was missed are multiplied by this."""
+    """Promotion factor: after a false negative, the weights of the row's features are multiplied by this."""
     beta: Annotated[float, Between(0, 1)] = 0.5
-    """Demotion: the same for a negative row."""
+    """Demotion factor: the same after a false positive."""
     theta: Annotated[float, Range(0)] = 1.0
     """Threshold of the score."""
 
@@ -113,10 +112,10 @@ class BalancedOptions(WinnowOptions):
     """Options of `hpcml train bw`."""
 
     live_features: Annotated[int | None, Range(1, 2**31 - 2)] = None
-    """Maximum number of features in memory: the least important ones make room for new ones
-    (extremal selection). Memory is fixed from the start."""
+    """Maximum number of features in memory; when it is reached, the least important features are dropped (extremal selection).
+    Memory is allocated at the start."""
     share: Annotated[float, Range(0, 1), Only("live_features")] = 0.9
-    """With --live-features: of the features that stay, the share with the largest weights; the others have the smallest."""
+    """With --live-features: share of the remaining features with the largest weights; the others have the smallest weights."""
 
 
 @Parameter(name="*")
@@ -125,7 +124,7 @@ class MbwOptions(BalancedOptions):
     """Options of `hpcml train mbw`."""
 
     margin: Annotated[float, Range(0)] = 1.0
-    """A score whose distance from the threshold is not above this counts as a mistake."""
+    """Minimum distance of a correct score from the threshold; a smaller distance counts as a mistake."""
 
 
 @Parameter(name="*")
@@ -134,7 +133,7 @@ class AdditiveOptions(OnlineOptions):
     """Options of `hpcml train perceptron` and `hpcml train romma`."""
 
     bias: Annotated[bool | None, Parameter(negative="--no-bias")] = None
-    """The rows have a constant feature 1, whose weight is the intercept. This is the default."""
+    """Fit an intercept as the weight of a constant feature 1 (default)."""
 
 
 @Parameter(name="*")
@@ -143,6 +142,12 @@ class PaOptions(AdditiveOptions):
     """Options of `hpcml train pa`."""
 
     epsilon: Annotated[float, Range(0)] = 1.0
-    """A row whose score is at least so far on the right side changes nothing."""
+    """Margin: rows with at least this score on the correct side cause no update."""
     gamma: Annotated[float, Range(0)] = 0.1
-    """Relaxation; larger takes smaller steps."""
+    """Relaxation; larger values take smaller steps."""
+
+
+OPTIONS: dict[str, type[OnlineOptions]] = {
+    **{"pw": WinnowOptions, "bw": BalancedOptions, "mbw": MbwOptions},
+    **{"perceptron": AdditiveOptions, "pa": PaOptions, "romma": AdditiveOptions},
+}

@@ -1,4 +1,4 @@
-"""A pass from its first row to its last: its error, checkpoints, signals, time limit."""
+"""A pass from its first row to its last: progressive error, checkpoints, signals, time limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES
 from hpcml.methods.online.options import MbwOptions, OnlineOptions
 from hpcml.methods.online.order import N_NUMBERS, ORDER, RowOrder
 from hpcml.methods.online.saved import state_slabs
-from hpcml.methods.online.source import DatasetSource, RowStream, labels_of
+from hpcml.methods.online.source import DatasetSource, RowStream, local_labels
 from hpcml.methods.online.state import LearnerState
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.driver import Driver, Job
@@ -28,47 +28,45 @@ from hpcml.run.profile import Profile
 from hpcml.signals import StopSignals
 
 HISTORY_POINTS = 66  # after 1, 2, 4 … 2⁶³ rows, at the end, and at the end of an initial model
-# What history.csv says of a label after 1, 2, 4, 8 … rows and at the end; errors are shares of rows, progressive: each prediction
-# was made before its row was learnt from. The recent error is that of the rows since the line before.
+# Columns of history.csv, with a line per label after 1, 2, 4, 8 … rows and at the end. Errors are shares of rows. They are
+# progressive: each row is predicted before it is learnt from. The recent error counts the rows since the line before.
 HISTORY = ("label", "rows", "positives", "false_positives", "false_negatives", "updates", "error", "recent_error")
 
 
 class Pass(Job):
-    """The pass of this rank's labels. Making one is local."""
-
     doing, title, unit = "learning", "rows", "row"
 
     def __init__(
-        self, comm: mpi.Comm, source: RowStream, folder: RunFolder, state: LearnerState, mine: np.ndarray, options: OnlineOptions
+        self, comm: mpi.Comm, source: RowStream, folder: RunFolder, state: LearnerState, local: np.ndarray, options: OnlineOptions
     ) -> None:
-        """`mine` are the places in `source.names` of the labels of `state`."""
-        self.comm, self.source, self.folder, self.state, self.mine, self.options = comm, source, folder, state, mine, options
+        """`local` are the positions in `source.names` of the labels of `state`."""
+        self.comm, self.source, self.folder, self.state, self.local, self.options = comm, source, folder, state, local, options
         self.start = state.n_rows  # rows of the initial model
         self.total = None if source.n_rows is None else source.n_rows + self.start
         self.order = RowOrder(state.lane_of, state.n_lanes)
         self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
         names = "\n".join([source.fingerprint, source.vocabulary or "", *source.names])
         self.origin = np.array([*source.sizes, zlib.crc32(names.encode("utf-8", "surrogatepass"))], dtype=np.int64)
-        self.history = np.full((state.n_lanes, HISTORY_POINTS, 5), -1, dtype=np.int64)  # rows and the counters
+        self.history = np.full((state.n_lanes, HISTORY_POINTS, 5), -1, dtype=np.int64)  # number of rows, and the counters
         self.n_points = 0
         self.resumed = self.has_checkpoint = False
         self.profile = Profile()
 
     def learn(self, resume: bool, signals: StopSignals) -> None:
-        """Collective. Learn from all rows. Raises DataError; Interrupted after a signal or the time limit."""
+        """Learn from all rows. Raises DataError; Interrupted after a signal or the time limit. Collective."""
         self.driver = Driver(self.comm, self.comm, signals, self.options.time_limit, self.options.checkpoint_every)
         self.resumed = resume
         first = self._restore() if resume else 0
-        rows = "rows as they come" if self.source.n_rows is None else plural(self.source.n_rows, "row")
+        rows = "a stream of rows" if self.source.n_rows is None else plural(self.source.n_rows, "row")
         live = f", at most {self.options.live_features:,} at a time" if self.options.live_features else ""
         width = f" × {plural(self.source.n_features, 'feature')}" if self.source.n_features else ""
-        self.folder.log(f"learning {plural(len(self.source.names), 'label')} from {rows}{width}{live}")
+        self.folder.log(f"training {plural(len(self.source.names), 'label')} on {rows}{width}{live}")
         if self.start and self.state.n_rows == self.start:
-            self._note_point()  # so that recent errors are of these rows
+            self._add_point()  # recent errors then count the new rows only
         self.driver.run(self._turns(first), self, self.folder.log)
 
     def _turns(self, first: int) -> Generator[list[None], None, None]:
-        """Collective. Learn from the rows from number `first` on, a piece a turn."""
+        """Learn from the rows from number `first` on, one piece per turn. Collective."""
         pieces, compiled = self.source.pieces(first), False
         while True:
             with self.profile("read"):
@@ -83,24 +81,21 @@ class Pass(Job):
                 mpi.agreed_any(self.comm, False)
                 self.driver.began += time.monotonic() - begin
             with self.profile("learn"):
-                self._take(*piece)
+                self._learn_piece(*piece)
             yield []
-        self._note_point()
+        self._add_point()
 
     @property
     def n_done(self) -> float:
-        """The rows of the pass, which rank 0 counts for all."""
         return self.state.n_rows if self.comm.rank == 0 else 0
 
     def note(self, turns: int) -> str:
-        """The progressive error so far, of this rank's labels."""
         wrong = self.state.counters[[FALSE_POSITIVES, FALSE_NEGATIVES]].sum()
-        return f"progressive error {100 * wrong / max(1, self.state.n_rows * self.state.n_lanes):.3f} %" if self.mine.size else ""
+        return f"progressive error {100 * wrong / max(1, self.state.n_rows * self.state.n_lanes):.3f} %" if self.local.size else ""
 
     def save(self) -> None:
-        """Collective. Write a checkpoint. Raises DataError."""
         state, n_labels, order = self.state, len(self.source.names), self.order.pack()
-        numbers, rows = state.kept()
+        numbers, rows = state.model_features()
         whole = {"features": numbers, "origin": self.origin, "elapsed": np.array([self.driver.seconds])}
         whole["pass"] = np.array([state.n_rows, self.n_points, state.n_features, *self.source.digest], dtype=np.int64)
         slabs = {name: Slab((1, row.size), row.dtype.str) for name, row in whole.items()}
@@ -110,19 +105,19 @@ class Pass(Job):
         def fill(writer: CheckpointWriter) -> None:
             for name, row in whole.items() if self.comm.rank == 0 else ():
                 writer.write_row(name, 0, row)
-            for lane, place in enumerate(self.mine.tolist()):
-                writer.write_row("history", place, self.history[lane])
-                writer.write_row(ORDER, place, order[lane])
-                for name, values in state.arrays_of(lane, np.append(0, rows)).items():
-                    writer.write_row(name, place, values)
+            for lane, label in enumerate(self.local.tolist()):
+                writer.write_row("history", label, self.history[lane])
+                writer.write_row(ORDER, label, order[lane])
+                for name, values in state.state_arrays(lane, np.append(0, rows)).items():
+                    writer.write_row(name, label, values)
 
         self.checkpoints.save(slabs, fill)
         self.has_checkpoint = True
 
     def _restore(self) -> int:
-        """Collective. Go on from the newest checkpoint: how many rows of the source it has had.
+        """Restore the newest checkpoint and return the number of rows of the source that it contains. Collective.
 
-        Raises DataError if every checkpoint is damaged or they are of other data.
+        Raises DataError if every checkpoint is damaged or the data differ.
         """
         path, source = self.checkpoints.newest(), self.source
         if path is None:
@@ -136,38 +131,36 @@ class Pass(Job):
             if not same:
                 raise DataError(f"{source.name}: this run was started on other data; resume with the same file")
             source.expected = tuple(digest)
-            self.state.restore(self.mine, n_rows, n_features, file["features"][0], lambda name, place: file[name][place])
+            self.state.restore(self.local, n_rows, n_features, file["features"][0], lambda name, label: file[name][label])
             self.driver.before = float(file["elapsed"][0, 0])
-            if self.mine.size:
-                mine = slice(self.mine[0], self.mine[-1] + 1)
-                self.history = file["history"][mine].reshape(-1, HISTORY_POINTS, 5).astype(np.int64)
-                self.order.restore(file[ORDER][mine])
+            if self.local.size:
+                labels = slice(self.local[0], self.local[-1] + 1)
+                self.history = file["history"][labels].reshape(-1, HISTORY_POINTS, 5).astype(np.int64)
+                self.order.restore(file[ORDER][labels])
         self.has_checkpoint = True
         self.folder.log(f"resuming from {path.name}: {plural(n_rows, 'row')} done")
         return n_rows - self.start
 
     def discard(self) -> None:
-        """Remove a run that has no checkpoint to go on from. Local."""
         if self.comm.rank == 0 and not self.resumed:
             self.folder.discard()
 
-    def _take(self, shard: Shard, rows: np.ndarray) -> None:
-        """Collective with live features. Learn from a piece, noting counters at 1, 2, 4 … rows."""
+    def _learn_piece(self, shard: Shard, rows: np.ndarray) -> None:
+        """Learn from a piece and record the counters after 1, 2, 4 … rows. Collective with live features."""
         done = 0
         while done < rows.size:
             point = 1 << int(self.state.n_rows).bit_length()  # the next power of two
-            some = rows[done : done + point - self.state.n_rows]
+            part = rows[done : done + point - self.state.n_rows]
             try:
-                self.state.learn(shard, some, lambda mine: mpi.allreduce_maxima(self.comm, mine))
-            except DataError as error:  # of a row, so all ranks have it
+                self.state.learn(shard, part, lambda importance: mpi.allreduce_maxima(self.comm, importance))
+            except DataError as error:  # the same on all ranks
                 raise DataError(f"{self.source.name}: {error}") from None
-            self.order.add(shard, some)
-            done += some.size
+            self.order.add(shard, part)
+            done += part.size
             if self.state.n_rows == point:
-                self._note_point()
+                self._add_point()
 
-    def _note_point(self) -> None:
-        """A line of the history for each label."""
+    def _add_point(self) -> None:
         if self.n_points and (self.history[:, self.n_points - 1, 0] == self.state.n_rows).all() and self.state.n_lanes:
             return
         self.history[:, self.n_points, 0] = self.state.n_rows
@@ -175,35 +168,34 @@ class Pass(Job):
         self.n_points += 1
 
     def write_history(self) -> None:
-        """Collective. Write history.csv, label by label. Raises DataError."""
         points = np.concatenate(mpi.allgather_arrays(self.comm, self.history[:, : self.n_points].reshape(-1)))
 
-        def lines(points_of_labels: list[list[list[int]]]) -> Iterator[Sequence[object]]:
+        def lines(labels: list[list[list[int]]]) -> Iterator[Sequence[object]]:
             yield HISTORY
-            for name, of_label in zip(self.source.names, points_of_labels, strict=True):
+            for name, label_points in zip(self.source.names, labels, strict=True):
                 rows_before, wrong_before = 0, 0
-                for rows, positives, false_positives, false_negatives, updates in of_label:
+                for rows, positives, false_positives, false_negatives, updates in label_points:
                     wrong = false_positives + false_negatives
                     recent = (wrong - wrong_before) / max(1, rows - rows_before)
                     yield name, rows, positives, false_positives, false_negatives, updates, wrong / max(1, rows), recent
                     rows_before, wrong_before = rows, wrong
 
-        table = lines(points.reshape(len(self.source.names), -1, 5).tolist())  # made as it is written
+        table = lines(points.reshape(len(self.source.names), -1, 5).tolist())  # consumed while it is written
         mpi.run_on_root(self.comm, f"writing {self.folder.history}", lambda: write_table(self.folder.history, table))
 
 
-def importance_of(
+def feature_importance(
     comm: mpi.Comm, dataset: DataFile, split: str, labels: np.ndarray, shuffle: bool, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Collective over `comm`. (largest |u − v| over `labels`, whether a row has it) by feature.
+    """Return the maximum |u − v| over `labels`, and whether a row has the feature, for each feature, after a pass of mbw.
 
-    The labels are divided over the ranks. Raises ConfigError (unknown split), DataError.
+    The labels are distributed over the ranks. Raises ConfigError (unknown split), DataError. Collective over `comm`.
     """
     options = MbwOptions(split=split, shuffle=shuffle, seed=seed, min_positives=0)
     source = DatasetSource(comm, dataset, options)
-    mine = labels[labels_of(labels, comm.rank, comm.size)]
-    with mpi.agreed(comm, "making room for the weights"):
-        state = LearnerState(options, "mbw", source.n_labels, source.n_features, mine)
+    local = labels[local_labels(labels, comm.rank, comm.size)]
+    with mpi.agreed(comm, "allocating the weights"):
+        state = LearnerState(options, "mbw", source.n_labels, source.n_features, local)
     for number, (shard, rows) in enumerate(source.pieces(0)):
         if number == 0:
             with mpi.node_first(comm):

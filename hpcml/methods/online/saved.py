@@ -1,4 +1,4 @@
-"""Models of passes that can be continued, and their reading."""
+"""Writing models whose pass can be continued, and reading them."""
 
 from __future__ import annotations
 
@@ -23,33 +23,38 @@ from hpcml.options import flag_of
 from hpcml.run.folder import RunFolder
 
 TABLE_CHUNK = 1 << 24  # features
-# The options that must be the same when a pass is continued.
-LEARNING = ("voted", "alpha", "beta", "theta", "margin", "epsilon", "gamma", "bias", "live_features", "share")
+# Options that must be the same when a pass is continued.
+MUST_MATCH = ("voted", "alpha", "beta", "theta", "margin", "epsilon", "gamma", "bias", "live_features", "share")
 
 
-def learning(options: OnlineOptions) -> dict[str, object]:
-    """The options of LEARNING as attributes of a model."""
-    values = {flag_of(name): getattr(options, name) for name in LEARNING} | {"bias": bool(options.bias)}
+def option_attributes(options: OnlineOptions) -> dict[str, object]:
+    """Return the options of MUST_MATCH as attributes of a model."""
+    values = {flag_of(name): getattr(options, name) for name in MUST_MATCH} | {"bias": bool(options.bias)}
     return {name: 0 if value is None else value for name, value in values.items()}
 
 
-def state_slabs(state: LearnerState, n_labels: int, n_kept: int) -> dict[str, Slab]:
-    """The arrays of `LearnerState.arrays_of` for all labels, one in each row."""
-    slabs = {name: Slab((n_labels, n_kept + 1), "<f8") for name in state.array_names}
+def state_slabs(state: LearnerState, n_labels: int, n_features: int) -> dict[str, Slab]:
+    slabs = {name: Slab((n_labels, n_features + 1), "<f8") for name in state.array_names}
     return slabs | {LANES: Slab((n_labels, N_LANE_NUMBERS), "<f8"), COUNTERS: Slab((n_labels, 4), "<i8")}
 
 
 def write_model(
-    comm: mpi.Comm, folder: RunFolder, method: str, source: RowStream, state: LearnerState, mine: np.ndarray, more: dict[str, float]
+    comm: mpi.Comm,
+    folder: RunFolder,
+    method: str,
+    source: RowStream,
+    state: LearnerState,
+    local: np.ndarray,
+    more: dict[str, float],
 ) -> None:
-    """Collective over `comm`. Write the model. Raises NonFiniteError, DataError."""
-    numbers, rows = state.kept()
+    """Write the model with the attributes `more`. Raises NonFiniteError, DataError. Collective over `comm`."""
+    numbers, rows = state.model_features()
     slabs = model_slabs(len(source.names), state.n_features, max(1, numbers.size), "<f8")
     if not state.options.final:
         slabs |= {f"state/{name}": slab for name, slab in state_slabs(state, len(source.names), numbers.size).items()}
         slabs["state/features"] = Slab((numbers.size,), "<i8")
     about = {"method": method, "split": source.split, "n_rows": state.n_rows, "normalised": LEARNERS[method].winnow}
-    about |= learning(state.options) | more | ({"zero_based": True} if source.zero_based else {})
+    about |= option_attributes(state.options) | more | ({"zero_based": True} if source.zero_based else {})
     initial = source.initial
     if source.vocabulary is not None:
         about["vocabulary"] = source.vocabulary
@@ -68,7 +73,7 @@ def write_model(
 
         out.layout(slabs, describe)
         with mpi.agreed(comm, f"writing {folder.model}"):
-            # The columns of the features; of a stream these may have huge numbers.
+            # The columns of the features, in chunks: the feature numbers of a stream may be huge.
             for begin in range(0, state.n_features, TABLE_CHUNK) if comm.rank == 0 else ():
                 size = min(TABLE_CHUNK, state.n_features - begin)
                 columns, factors = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.float32)
@@ -78,65 +83,62 @@ def write_model(
                 out.write("factors", begin, factors)
             if comm.rank == 0 and not state.options.final:
                 out.write("state/features", 0, numbers)
-            rows = np.append(0, rows)  # the bias first
-            for lane, place in enumerate(mine.tolist()):
+            rows = np.append(0, rows)  # the bias is row 0
+            for lane, label in enumerate(local.tolist()):
                 with np.errstate(all="ignore"):
-                    weights = state.final(lane, rows)
+                    weights = state.final_weights(lane, rows)
                 if not np.isfinite(weights).all():
                     raise NonFiniteError(
-                        f"label {source.names[place]!r}: a weight has grown beyond all numbers; scale the features, or take a "
-                        "smaller --epsilon or more --gamma"
+                        f"label {source.names[label]!r}: a weight is not finite; scale the features, or lower --epsilon"
                     )
-                out.write("W", place, (weights[1:] if rows.size > 1 else np.zeros(1))[None])
-                out.write("bias", place, weights[:1])
+                out.write("W", label, (weights[1:] if rows.size > 1 else np.zeros(1))[None])
+                out.write("bias", label, weights[:1])
                 counters = state.counters[:, lane]
-                facts = {"f_min": np.nan, "steps": min(counters[UPDATES], 2**31 - 1), "n_positive": counters[POSITIVES]}
-                facts |= {"status": STATUS.index("one pass"), "visited": 1.0}
-                for key, value in facts.items():
-                    out.write(f"labels/{key}", place, np.array([value]))
-                for key, values in state.arrays_of(lane, rows).items() if not state.options.final else ():
-                    out.write(f"state/{key}", place, values[None])
+                columns_of_label = {"f_min": np.nan, "steps": min(counters[UPDATES], 2**31 - 1), "n_positive": counters[POSITIVES]}
+                columns_of_label |= {"status": STATUS.index("one pass"), "visited": 1.0}
+                for key, value in columns_of_label.items():
+                    out.write(f"labels/{key}", label, np.array([value]))
+                for key, values in state.state_arrays(lane, rows).items() if not state.options.final else ():
+                    out.write(f"state/{key}", label, values[None])
     mpi.run_on_root(comm, f"finishing {folder.model}", folder.drop_checkpoints)
 
 
-class Initial:
-    """A model whose pass is to be continued."""
-
+class InitialModel:
     def __init__(self, path: Path, method: str, options: OnlineOptions) -> None:
-        """`options` may leave the bias to the model. Raises DataError, ConfigError."""
+        """An unset bias in `options` is taken from the model. Raises DataError, ConfigError."""
         path = model_file(path)
         self.path, self.model = path, Model(path)
         if self.model.sparse:
-            raise DataError(f"--initial-model {path}: a sparse model cannot be continued; take the one that it was made of")
-        found = self.model.attrs
-        self.options = with_bias(options, method, bool(found.get("bias")))
-        wanted = {"method": method} | learning(self.options)
-        if LEARNERS[method].winnow:  # which always has an intercept
-            del wanted["bias"]
-        for name, value in wanted.items():
-            if np.ndim(found.get(name)) != 0 or found.get(name) != value:
-                why = f"it has {name} = {found.get(name)}, not {value}; use the same options"
+            raise DataError(f"--initial-model {path}: a sparse model cannot be continued; use the model that it was made from")
+        attributes = self.model.attrs
+        self.options = with_bias(options, method, bool(attributes.get("bias")))
+        expected = {"method": method} | option_attributes(self.options)
+        if LEARNERS[method].winnow:  # always has an intercept
+            del expected["bias"]
+        for name, value in expected.items():
+            if np.ndim(attributes.get(name)) != 0 or attributes.get(name) != value:
+                why = f"trained with {name} = {attributes.get(name)}, not {value}; use the same options"
                 raise OptionError("initial_model", path, why)
         with readable(path, "hpcml train", "model"), open_stamped(path, "model", "hpcml train") as file:
             if "state" not in file:
-                raise OptionError(
-                    "initial_model", path, "it was trained with --final, or saved by hpcml.save, and cannot be continued"
-                )
-            self.n_rows, self.numbers = int(found["n_rows"]), file["state/features"][:]
+                why = "cannot be continued; it was trained with --final, or saved by hpcml.save"
+                raise OptionError("initial_model", path, why)
+            self.n_rows, self.numbers = int(attributes["n_rows"]), file["state/features"][:]
         self.names = self.model.label_names
 
-    def restore(self, source: RowStream, state: LearnerState, mine: np.ndarray) -> None:
-        """Put it into the state of the labels `mine`. Raises DataError, ConfigError."""
+    def restore(self, source: RowStream, state: LearnerState, local: np.ndarray) -> None:
+        """Copy the model into the state of the labels `local`. Raises DataError, ConfigError."""
         if source.vocabulary is not None and source.vocabulary != self.model.vocabulary:
             raise DataError(
-                f"{source.name}: has other features than --initial-model {self.path} was trained on; convert the data with `--like`"
+                f"{source.name}: features differ from those of --initial-model {self.path}; convert the data with --like"
             )
         if sorted(source.names) != sorted(self.names):
-            raise OptionError(
-                "initial_model", self.path, f"it has other labels ({', '.join(self.names[:5])} …); train the same ones"
-            )
+            raise self.label_error("train the same labels")
         source.initial = self.model
-        places = np.array([self.names.index(source.names[place]) for place in mine.tolist()], dtype=np.int64)
+        labels = np.array([self.names.index(source.names[label]) for label in local.tolist()], dtype=np.int64)
         with readable(self.path, "hpcml train", "model"), open_stamped(self.path, "model", "hpcml train") as file:
             stored, width = file["state"], self.model.n_features
-            state.restore(places, self.n_rows, width, self.numbers, lambda name, place: stored[name][place])
+            state.restore(labels, self.n_rows, width, self.numbers, lambda name, label: stored[name][label])
+
+    def label_error(self, advice: str) -> OptionError:
+        return OptionError("initial_model", self.path, f"has other labels ({', '.join(self.names[:5])} …); {advice}")

@@ -18,10 +18,10 @@ from hpcml.log import joined, plural
 from hpcml.methods.method import Method
 from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
 from hpcml.methods.online.options import OnlineOptions, with_bias
-from hpcml.methods.online.order import AVERAGE, AVERAGES, weights_at_bound
+from hpcml.methods.online.order import AVERAGE, AVERAGES, bound_warning
 from hpcml.methods.online.run import Pass
-from hpcml.methods.online.saved import Initial, write_model
-from hpcml.methods.online.source import DatasetSource, TextSource, labels_of
+from hpcml.methods.online.saved import InitialModel, write_model
+from hpcml.methods.online.source import DatasetSource, TextSource, local_labels
 from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
 from hpcml.model.open import model_file
@@ -31,25 +31,22 @@ from hpcml.run.session import Session, Target
 
 @dataclass(frozen=True)
 class OnlineReport:
-    """The report of a finished pass."""
-
     model: Path
     n_rows: int
     n_labels: int
-    n_features: int  # that the model has
-    error: float  # progressive: the share of wrong predictions, each made before its row was learnt from
-    updates: float  # share of the pairs of a row and a label that changed a model
+    n_features: int  # in the model
+    error: float  # progressive: share of wrong predictions, each made before its row was learnt from
+    updates: float  # share of the row-label pairs that changed a model
     seconds: float
     profile: dict[str, float] = field(default_factory=dict)
-    warning: str = ""  # that the rows come in blocks of one label
-    bound_warning: str = ""  # that many weights are at their bound
+    warning: str = ""  # about the row order
+    bound_warning: str = ""  # about weights at the lower bound
 
     def __str__(self) -> str:
         lines = [
-            f"learnt {plural(self.n_labels, 'label')} from {plural(self.n_rows, 'row')} in {self.seconds:.3g} s: progressive error "
-            f"{100 * self.error:.3f} %, {100 * self.updates:.1f} % of the rows changed a model; "
-            f"{plural(self.n_features, 'feature')}; "
-            f"model: {self.model}"
+            f"trained {plural(self.n_labels, 'label')} on {plural(self.n_rows, 'row')} in {self.seconds:.3g} s: progressive error "
+            f"{100 * self.error:.3f} %, updates in {100 * self.updates:.1f} % of the row-label pairs; "
+            f"{plural(self.n_features, 'feature')}; model: {self.model}"
         ]
         lines += [warning for warning in (self.warning, self.bound_warning) if warning]
         if self.profile:
@@ -58,11 +55,11 @@ class OnlineReport:
 
 
 def train(method: Method, session: Session, data: Path, target: Target, options: OnlineOptions) -> OnlineReport:
-    """Collective over the session. One pass of a learner, for each label against the rest.
+    """Train one learner per label in a single pass. Collective over the session.
 
-    `data` is a dataset, or svmlight text: a file or "-" for standard input (rank 0's). The labels are divided over the ranks; every
-    rank sees all rows. Without --bias and --no-bias there is an intercept, unless --initial-model has none. Raises ConfigError,
-    DataError, NonFiniteError; Interrupted after a signal or the time limit.
+    `data` is a dataset, or svmlight text: a file or "-" for standard input (of rank 0). The labels are distributed over the ranks;
+    every rank reads all rows. Without --bias or --no-bias there is an intercept, unless --initial-model has none. Raises
+    ConfigError, DataError, NonFiniteError; Interrupted after a signal or the time limit.
     """
     options.validate()
     comm, log, output, data = session.comm, session.log, target.output, Path(data)
@@ -74,15 +71,15 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
             if path is not None:
                 ours = Path(output, "model.h5")
                 if ours.exists() and ours.samefile(model_file(path)):
-                    raise OptionError("initial_model", path, "it is the model of --output; choose another --output")
-                initial = Initial(path, method.name, options)
+                    raise OptionError("initial_model", path, "is the model of --output; choose another --output")
+                initial = InitialModel(path, method.name, options)
         options = with_bias(options if initial is None else initial.options, method.name)
-        wanted = options  # of the source
+        source_options = options
         if initial is not None and options.label and sorted(set(options.label)) != sorted(initial.names):
-            why = f"it has other labels ({', '.join(initial.names[:5])} …); remove --label"
-            raise OptionError("initial_model", initial.path, why)
-        if initial is not None and not options.label:  # the rows of a text are ±1 if they were so then
-            wanted = replace(options, label=() if initial.names == BINARY else tuple(initial.names), min_positives=0)
+            raise initial.label_error("remove --label")
+        if initial is not None and not options.label:  # a text stream stays binary if it was
+            labels = () if initial.names == BINARY else tuple(initial.names)
+            source_options = replace(options, label=labels, min_positives=0)
         with mpi.agreed(comm, f"opening {data}"):
             text = comm.rank == 0 and is_text(data)
         source: DatasetSource | TextSource
@@ -90,22 +87,22 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
             if initial is not None:
                 initial.model.check_numbering(options.zero_based)
             stream = SvmlightStream(comm, data, options.zero_based, line_limit(options.max_line_mb))
-            source = TextSource(comm, stack.enter_context(stream), str(data), wanted)
+            source = TextSource(comm, stack.enter_context(stream), str(data), source_options)
         else:
-            source = DatasetSource(comm, stack.enter_context(method.open_data(comm, data)), wanted)
-            for name, given in (("max_line_mb", options.max_line_mb is not None), ("zero_based", options.zero_based)):
-                if given:
-                    why = f"has no effect on a dataset ({source.name}), it is for svmlight text; remove it"
+            source = DatasetSource(comm, stack.enter_context(method.open_data(comm, data)), source_options)
+            for name, is_given in (("max_line_mb", options.max_line_mb is not None), ("zero_based", options.zero_based)):
+                if is_given:
+                    why = f"has no effect on a dataset ({source.name}), only on svmlight text; remove it"
                     raise OptionError(name, getattr(options, name), why)
             tell_unused(comm, source.dataset, source.split, log)
             warn_of_class_leaks(comm, source.dataset, source.split, source.names, log)
         folder = stack.enter_context(RunFolder(comm, output, log))
-        mine = labels_of(source.names, comm.rank, comm.size)
-        with mpi.agreed(comm, "making room for the weights"):
-            state = LearnerState(options, method.name, source.n_labels, source.n_features, source.labels[mine])
+        local = local_labels(source.names, comm.rank, comm.size)
+        with mpi.agreed(comm, "allocating the weights"):
+            state = LearnerState(options, method.name, source.n_labels, source.n_features, source.labels[local])
             if initial is not None:
-                initial.restore(source, state, mine)
-        run = Pass(comm, source, folder, state, mine, options)
+                initial.restore(source, state, local)
+        run = Pass(comm, source, folder, state, local, options)
         if folder.prepare(RunConfig(method.name, source.path, options), target) == FINISHED:
             return _report(run)
         run.learn(target.resume, session.signals)
@@ -113,28 +110,26 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
         try:
             with run.profile("write"):
                 counters = mpi.allreduce_sum(comm, state.counters.sum(axis=1))
-                pairs = max(1, state.n_rows * len(source.names))  # of a row and a label
+                pairs = max(1, state.n_rows * len(source.names))
                 wrong = float(counters[FALSE_POSITIVES] + counters[FALSE_NEGATIVES])
                 about = {"progressive_error": wrong / pairs, "update_share": float(counters[UPDATES]) / pairs}
                 run.write_history()
-                write_model(comm, folder, method.name, source, state, mine, about)
+                write_model(comm, folder, method.name, source, state, local, about)
         except HpcmlError:
             if not run.has_checkpoint:
                 run.discard()
             raise
-        warning, at_bound = run.order.blocks(comm, source.names), weights_at_bound(comm, source.names, state)
+        warning, at_bound = run.order.block_warning(comm, source.names), bound_warning(comm, source.names, state)
         if warning:
             advice = "shuffle the lines first, for instance with shuf" if source.n_rows is None else "use --shuffle"
-            warning = f"warning: {warning}, and this progressive error tells nothing of other rows; {advice}"
+            warning = f"warning: {warning}, and the progressive error does not hold for other rows; {advice}"
         if at_bound:
-            again = f"{AVERAGE}; rows with better labels need a new run, without --initial-model"
+            again = f"{AVERAGE}; with corrected labels, start a new run without --initial-model"
             at_bound = f"warning: {at_bound}; {again if options.voted else f'--voted {AVERAGES}'}"
         return _report(run, seconds, warning, at_bound)
 
 
-def _report(run: Pass, seconds: float = 0.0, warning: str = "", bound_warning: str = "") -> OnlineReport:
-    """Collective. The report of a finished pass, from the model's attributes."""
-
+def _report(run: Pass, seconds: float = 0.0, warning: str = "", at_bound: str = "") -> OnlineReport:
     def read() -> tuple[int, int, int, float, float]:
         model = Model(run.folder.model)
         error, updates = (float(model.attrs[name]) for name in ("progressive_error", "update_share"))
@@ -142,4 +137,4 @@ def _report(run: Pass, seconds: float = 0.0, warning: str = "", bound_warning: s
 
     facts = mpi.run_on_root(run.comm, f"reading {run.folder.model}", read)
     profile = run.profile.seconds if run.options.profile else {}
-    return OnlineReport(run.folder.model, *facts, seconds, profile, warning, bound_warning)
+    return OnlineReport(run.folder.model, *facts, seconds, profile, warning, at_bound)

@@ -1,9 +1,9 @@
-"""PSBML: boosting by a spatial evolutionary algorithm on a torus of ranks (Kamath, Domeniconi & De Jong 2018).
+"""PSBML: boosting with a spatial evolutionary algorithm on a torus of ranks (Kamath, Domeniconi & De Jong 2018).
 
     cycle = Synchronous(problem, problem.first_slots)  # the rows of this rank's nodes
-    cycle.step()  # train, test the neighbours' rows, replace the easy ones
+    cycle.step()  # train, test the neighbours' rows, replace easy rows
 
-What comes in are a split with one class for each row, a torus (`torus`) and a base learner (`hpcml.model.learner`). `run` goes
-through the cycles, each followed by an assessment: one classifier of all rows that are left (`snapshot`), judged by rows set aside.
-The best is kept and becomes the model. Begin with `train`, `synchronous` and `selection`; `asynchronous` is the other mode.
+Input: a split with one class per row, a torus (`torus`) and a base learner (`hpcml.model.learner`). `run` runs the cycles and
+assesses each: one classifier is trained on all remaining rows (`snapshot`) and measured on held-out rows. The best one becomes the
+model. Begin with `train`, `synchronous` and `selection`; `asynchronous` is the other mode.
 """

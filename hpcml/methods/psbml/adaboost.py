@@ -1,4 +1,4 @@
-"""scikit-learn's AdaBoostM1 (Freund & Schapire 1996), to compare with PSBML: `hpcml train adaboost`."""
+"""scikit-learn's AdaBoostM1 (Freund & Schapire 1996), for comparison with PSBML: `hpcml train adaboost`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ ADABOOST = "sklearn.ensemble.AdaBoostClassifier"
 
 @dataclass(frozen=True)
 class AdaboostReport:
-    """The report of a finished run."""
-
     model: Path
     n_rounds: int
     learner: str
@@ -41,16 +39,15 @@ class AdaboostReport:
 
 
 def boosted(learner: learners.Learner, n_rounds: int) -> learners.Learner:
-    """Return the learner that boosts `n_rounds` classifiers of `learner`."""
     boosting = (("estimator", learner.make(0)), ("n_estimators", n_rounds))
     return learners.Learner(learner.name, ADABOOST, boosting, learner.prefers_dense)
 
 
 def train(method: Method, session: Session, data: Path, target: Target, options: AdaboostOptions) -> AdaboostReport:
-    """Collective over the session. Train one classifier of all classes into the target's folder.
+    """Train one classifier of all classes into the target's folder. Collective over the session.
 
-    Rank 0 trains on all rows, the others wait. There are no checkpoints: an interrupted run begins
-    again. Raises ConfigError, DataError.
+    Rank 0 trains on all rows, the other ranks wait. There are no checkpoints: an interrupted run starts again. Raises ConfigError,
+    DataError.
     """
     options.validate()
     learner = learners.parse_learner(options.base)

@@ -28,15 +28,14 @@ from hpcml.methods.psbml.run import TorusRun
 from hpcml.methods.psbml.selection import validation_sizes
 from hpcml.methods.psbml.snapshot import Snapshot
 from hpcml.methods.psbml.synchronous import Synchronous
-from hpcml.methods.psbml.torus import grid_for
-from hpcml.methods.psbml.train import learner_of, make_problem
+from hpcml.methods.psbml.torus import fit_grid
+from hpcml.methods.psbml.train import make_problem, parse_base
 from hpcml.model import learner as learners
 from hpcml.model.classifier import FoundThreshold, MarginData, Origin, check_savable, write_classifier
 from hpcml.model.learner import on_cpu
 
 
 def _tokens(base: str | tuple[str, ...]) -> tuple[str, ...]:
-    """A base learner as the command line has it."""
     return tuple(base.split()) if isinstance(base, str) else tuple(map(str, base))
 
 
@@ -50,9 +49,9 @@ class PsbmlCycle(NamedTuple):
     Attributes
     ----------
     cycle : int
-        Number of the cycle, from 1.
+        Number of the cycle, starting at 1.
     rows : dict of int to ndarray (n_slots,), int64
-        For each node the rows in its slots: positions in X, counted over all ranks. A row may fill several slots.
+        For each node, the rows in its slots: positions in X, counted over all ranks. A row may fill several slots.
     weights : dict of int to ndarray (n_slots,), float32
         The selection weight of each of them: 1 for the hardest row of the grid, 0 for the easiest.
     """
@@ -63,7 +62,7 @@ class PsbmlCycle(NamedTuple):
 
 
 def _has_probabilities(estimator: PsbmlClassifier) -> bool:
-    """Whether the base learner gives probabilities; else AttributeError, with the reason."""
+    """Return whether the base learner gives probabilities; if not, AttributeError gives the reason."""
     try:
         if hasattr(learners.parse_learner(_tokens(estimator.base)).unfitted(0), "predict_proba"):
             return True
@@ -74,49 +73,54 @@ def _has_probabilities(estimator: PsbmlClassifier) -> bool:
 
 @classifier_of(PsbmlOptions)
 class PsbmlClassifier(LabelScores, DistributedClassifier):
-    """PSBML: one classifier of all classes, trained on the rows near the boundary, which a torus of nodes selects.
+    """PSBML: one classifier of all classes, trained on the rows near the decision boundary, which a torus of nodes selects.
 
-    The rows are spread over the nodes of a torus; in each cycle every node trains a classifier of its rows, and rows that those of
-    the neighbours are sure of are replaced by harder ones. After each cycle a classifier of all distinct rows is judged by rows set
-    aside, and the best is kept: the one that `hpcml train psbml` keeps of the same rows. Rows are taken as float32.
+    The rows are distributed over the nodes of a torus. In each cycle every node trains a classifier on its rows, and rows that the
+    classifiers of the neighbours are sure of are replaced by harder ones. After each cycle, a classifier trained on all distinct
+    rows is assessed on held-out rows, and the best classifier is kept. The result is the same as of `hpcml train psbml` on the same
+    rows. Rows are converted to float32.
 
-    Every rank of `comm` gets a copy of all rows, and the nodes are divided among the ranks.
+    Every rank of `comm` gets a copy of all rows, and the nodes are distributed over the ranks.
 
     Attributes
     ----------
     classifier_ : object
-        The classifier that is kept, of the base learner's kind, with the numbers of the classes for
-        classes; for rows of one class one that always says that class.
+        The best classifier, of the base learner's type, with class numbers as classes; a constant classifier for rows of one class.
     margin_rows_ : ndarray (n,), int64
-        The rows that it was trained on, ascending, counted over all ranks.
+        The training rows of this classifier, ascending, counted over all ranks.
     margin_weights_ : ndarray (n,), float32
-        How hard each of them was: 1 the hardest, 0 the easiest.
+        The hardness of each of these rows, from 0 (easiest) to 1 (hardest).
     grid_ : str
-        The torus that it was trained on.
+        The size of the torus.
     cycle_ : int
-        The cycle that it is of; 0: the base learner on all rows but those set aside, which no cycle beat.
+        The cycle of this classifier; 0: the base learner on all rows except the held-out ones, if no cycle improved on it.
     validation_error_ : float
-        The share of the rows set aside that it gets wrong.
+        The error of this classifier on the held-out rows.
     threshold_ : float
-        The score above which `predict` takes the last of two classes: 0, or with judge "auc" that
-            with the least error.
+        The score above which `predict` returns the last of two classes: 0, or with judge "auc" the threshold with the lowest error.
 
     Notes
     -----
-    Every rank holds all rows while it trains, 8 bytes for each value other than 0, and the rows of
-    its nodes as the base learner takes them.
+    During training every rank holds all rows (8 bytes for each non-zero value), and the rows of its nodes in the form that the base
+    learner needs.
 
     References
     ----------
     Kamath, Domeniconi & De Jong 2018, section 3.
+
+    Examples
+    --------
+    >>> X, y = [[0.1 * k, 0.5] for k in range(20)], [0] * 10 + [1] * 10
+    >>> hpcml.PsbmlClassifier(cycles=2).fit(X, y).predict([[0.0, 0.5], [2.0, 0.5]]).tolist()
+    [0, 1]
     """
 
     _learnt = ("classes_", "n_features_in_", "feature_names_in_")
 
     base: Annotated[str | tuple[str, ...], BASE] = "kernel-nb"
     grid: Annotated[str | None, GRID] = None
-    """The torus, "WIDTHxHEIGHT"; there must be a row to train on for each node. None: "3x3", or
-    "2x2" or "1x1" for fewer than 9 or 4 such rows."""
+    """Size of the torus, "WIDTHxHEIGHT"; every node needs a training row. None: "3x3", or "2x2" or "1x1" for fewer than 9 or 4
+    training rows."""
     neighbourhood: str = OPTION
     replace: float = OPTION
     cycles: int = OPTION
@@ -129,7 +133,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
 
     def _options(self) -> PsbmlOptions:
         options = super()._options()
-        learner_of(options)
+        parse_base(options)
         return options
 
     def fit(self, X: Any, y: Any, on_cycle: Callable[[PsbmlCycle], None] | None = None) -> Self:
@@ -138,12 +142,12 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         Parameters
         ----------
         X : array-like or sparse matrix (n, n_features)
-            The rows; values are taken as float32.
+            The rows; values are converted to float32.
         y : array-like (n,)
             The class of each row.
         on_cycle : callable, optional
-            Called on each rank after each cycle with a `PsbmlCycle`: the rows of the rank's nodes and their selection
-            weights. An error that it raises ends the training on all ranks.
+            Function that is called on each rank after each cycle with a `PsbmlCycle`: the rows of the rank's nodes and their
+            selection weights. An exception in it ends the training on all ranks.
 
         Returns
         -------
@@ -153,7 +157,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         Raises
         ------
         ValueError, TypeError
-            For rows, classes or parameters that do not fit.
+            For invalid rows, classes or parameters.
 
         Examples
         --------
@@ -170,45 +174,41 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         weights = {}
         for node, slots in grid.slots.items():
             entries = snapshot.entries[snapshot.entries["node"] == node]
-            weights[node] = entries["weight"][np.searchsorted(entries["place"], slots)]
+            weights[node] = entries["weight"][np.searchsorted(entries["position"], slots)]
         self._on_cycle(PsbmlCycle(snapshot.cycle, {node: np.array(slots, np.int64) for node, slots in grid.slots.items()}, weights))
 
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: PsbmlOptions) -> None:
-        """Collective over `comm`. Gather the rows, do the cycles, take over the best classifier."""
         if labels.kind != CLASSES:
-            raise DataError(
-                f"y has {labels.n_labels} columns, but one classifier of all classes needs one column, the class of each row"
-            )
+            raise DataError(f"y has {labels.n_labels} columns; expected one column with the class of each row")
         X, labels = gather_rows(comm, X, labels)
         if (X.data == 0).any():
             X = X.copy()
             X.eliminate_zeros()
         if labels.classes.size < 2:
             raise DataError(
-                f"y: all {X.shape[0]} rows are of one class, {labels.classes.tolist()[0]!r}; expected at least two classes"
+                f"y: all {X.shape[0]} rows have the class {labels.classes.tolist()[0]!r}; expected at least two classes"
             )
-        of = np.diff(labels.indptr) if labels.n_labels == 1 else labels.indices  # of two classes the last one is a label
+        numbers = np.diff(labels.indptr) if labels.n_labels == 1 else labels.indices  # for two classes, label 0 is the last class
         names = [str(name) for name in labels.classes[-labels.n_labels :]]
         if self.grid is None:
-            n_validation = int(validation_sizes(np.bincount(of), options.validation_share).sum())
-            options = replace(options, grid=grid_for(of.size - n_validation, options.grid))
-        # The keys are those that a dataset of the rows without ids would have.
+            n_validation = int(validation_sizes(np.bincount(numbers), options.validation_share).sum())
+            options = replace(options, grid=fit_grid(numbers.size - n_validation, options.grid))
+        # The keys of a dataset with these rows and without ids.
         keys = content_keys(np.diff(X.indptr), X.indices, X.data, feature_keys(None))
-        classes = Classes(names, np.arange(X.shape[0]), of.astype(np.int32), keys)
-        learner = learner_of(options)
+        classes = Classes(names, np.arange(X.shape[0]), numbers.astype(np.int32), keys)
+        learner = parse_base(options)
         problem = make_problem(comm, RowsInMemory(X), learner, options, classes)
         with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
             check_savable(learner, classes.n_classes, problem.dense, save=False)
         run = TorusRun(problem, on_step=None if self._on_cycle is None else self._report_cycle)
         run.train()
-        pocket = run.pocket
-        mine = (*pocket.margin_data(), on_cpu(pocket.classifier)) if comm.rank == pocket.owner else None
-        self.margin_rows_, self.margin_weights_, self.classifier_ = comm.bcast(mine, root=pocket.owner)
+        best = run.best
+        result = (*best.margin_data(), on_cpu(best.classifier)) if comm.rank == best.owner else None
+        self.margin_rows_, self.margin_weights_, self.classifier_ = comm.bcast(result, root=best.owner)
         self.grid_, self._dense = options.grid, problem.dense
-        self.cycle_, self.validation_error_, self.threshold_ = pocket.cycle, pocket.error, pocket.threshold
+        self.cycle_, self.validation_error_, self.threshold_ = best.cycle, best.error, best.threshold
 
     def _rows(self, X: Any) -> Rows:
-        """Rows as the base learner takes them."""
         check_is_fitted(self)
         X = validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=np.float32, reset=False)
         if self._dense:
@@ -216,9 +216,9 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         return sp.csr_matrix(X)
 
     def _write_model(self, target: ModelTarget) -> None:
-        """Write the classifier. Local. Raises ConfigError for titles, or a base learner that cannot be saved, DataError."""
+        """Write the classifier. Raises ConfigError for titles or a base learner that cannot be saved, DataError."""
         if target.label_titles is not None:
-            raise ConfigError("label_titles: a model of PsbmlClassifier has no titles; remove it")
+            raise ConfigError("label_titles: not supported for PsbmlClassifier; remove it")
         learner = learners.parse_learner(_tokens(self.base))
         about = {"grid": self.grid_, "validation_error": self.validation_error_}
         facts = (target.label_names, self.n_features_in_, target.vocabulary, self._dense, about, None, target.raw_input)
@@ -227,7 +227,6 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         write_classifier(target.path, self.classifier_, Origin(target.method, learner, "all", *facts), margin, threshold)
 
     def _scores(self, X: Any) -> np.ndarray:
-        """The scores (n, 1), or (n, n_classes), as of `hpcml predict`."""
         rows = self._rows(X)
         try:
             return learners.scores(self.classifier_, rows, len(self.classes_))
@@ -235,15 +234,46 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
             raise ValueError(error_text(error)) from None
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row (n,): the highest score; the last of two above `threshold_`."""
+        """Return the class of each row: the class with the highest score; the last of two classes for scores above `threshold_`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix (n, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray (n,)
+            The classes.
+
+        Examples
+        --------
+        >>> model.predict([[0.0, 0.5]]).tolist()
+        [0]
+        """
         scores = self._scores(X)
-        best = scores.argmax(axis=1) if len(self.classes_) > 2 else (scores[:, 0] > self.threshold_).astype(np.intp)
-        found: np.ndarray = self.classes_[best]
-        return found
+        last = (scores[:, 0] > self.threshold_).astype(np.intp)
+        return np.asarray(self.classes_[scores.argmax(axis=1) if len(self.classes_) > 2 else last])
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probabilities (n, n_classes), if the base learner has any; 0 for a class not seen."""
+        """Return the probabilities of the classes. Only available if the base learner gives probabilities.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix (n, n_features)
+            The rows.
+
+        Returns
+        -------
+        ndarray (n, n_classes)
+            The probabilities, in the order of `classes_`; 0 for a class that no training row of the classifier has.
+
+        Examples
+        --------
+        >>> model.predict_proba([[0.0, 0.5]]).shape
+        (1, 2)
+        """
         rows = self._rows(X)
         out = np.zeros((rows.shape[0], len(self.classes_)))
         constant = isinstance(self.classifier_, learners.Constant)

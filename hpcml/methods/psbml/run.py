@@ -1,7 +1,7 @@
 """A run of PSBML from its first cycle to its last, in either mode.
 
-Assessments do not depend on one another nor the cycles on them. So they are not made in the cycles but some at a time, one on each
-rank; the rank reads the rows from the file. The best so far is the pocket.
+Assessments do not affect the cycles or each other. They are therefore done in batches, one cycle per rank; the rank reads the rows
+from the file. The best cycle so far is kept.
 """
 
 from __future__ import annotations
@@ -20,9 +20,19 @@ from hpcml.files.slabs import Slab
 from hpcml.files.table import write_table
 from hpcml.log import Log, plural
 from hpcml.methods.psbml.asynchronous import Asynchronous
-from hpcml.methods.psbml.problem import TorusProblem, distinct
+from hpcml.methods.psbml.problem import TorusProblem, unique_sorted
 from hpcml.methods.psbml.selection import VALIDATION, population
-from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, CycleFacts, Pocket, Snapshot, entries_of, loss_of, quality, validate
+from hpcml.methods.psbml.snapshot import (
+    ENTRY,
+    HISTORY,
+    BestCycle,
+    CycleFacts,
+    Snapshot,
+    cycle_loss,
+    format_quality,
+    make_entries,
+    validate,
+)
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.driver import Driver, Job
@@ -33,10 +43,10 @@ OnStep = Callable[[Synchronous, Snapshot], None]
 
 
 class TorusRun(Job):
-    """The cycles of a run, or in memory those of a classifier. Making one is local."""
+    """The cycles of a run, or of a classifier in memory. The constructor is local."""
 
     doing, title, unit = "running a cycle", "cycles", "cycle"
-    log = Log(1)  # of a classifier: nothing is said
+    log = Log(1)  # without a folder, nothing is printed
 
     def __init__(
         self,
@@ -49,7 +59,7 @@ class TorusRun(Job):
         self.problem, self.folder, self.on_step = problem, folder, on_step
         self.comm, self.options = problem.comm, problem.options
         self.total = self.options.cycles
-        group = mpi.self_comm() if self.options.asynchronous else problem.comm  # who does a turn together
+        group = mpi.self_comm() if self.options.asynchronous else problem.comm  # the ranks of a turn
         if folder is None:
             self.driver = Driver(problem.comm, group)
         else:
@@ -58,79 +68,74 @@ class TorusRun(Job):
         self.slots = dict(problem.first_slots)
         self.fitness = {node: np.full(slots.size, np.inf) for node, slots in self.slots.items()}
         self.cycles = np.zeros(problem.torus.n_nodes)
-        self.taken: list[Snapshot] = []  # not assessed yet
-        self.at_once = 2 * problem.comm.size  # how many are assessed together: a faster rank can take more of them
-        self.history: list[tuple[float, ...]] = []  # a line of HISTORY for each cycle assessed
-        self.pocket = Pocket()
+        self.pending: list[Snapshot] = []  # to be assessed
+        self.batch_size = 2 * problem.comm.size  # more than one per rank, so that faster ranks can assess more
+        self.history: list[tuple[float, ...]] = []  # the columns of HISTORY for each assessed cycle
+        self.best = BestCycle()
         self.grid: Asynchronous | None = None
         self.saving = self.resumed = False
-        self.steps, self.worked = 0, 0.0  # of nodes, asynchronously, and the seconds that they took
+        self.steps, self.step_seconds = 0, 0.0  # of local nodes in the asynchronous mode
         self._validation: tuple | None = None
 
     @property
     def n_done(self) -> float:
-        """The cycles that have been taken, which rank 0 counts for all."""
-        return self.n_taken if self.comm.rank == 0 else 0
+        return self.n_collected if self.comm.rank == 0 else 0
 
     @property
-    def n_taken(self) -> int:
-        """The number of cycles that have been taken, without cycle 0."""
-        return len(self.history) + len(self.taken) - 1
+    def n_collected(self) -> int:
+        return len(self.history) + len(self.pending) - 1
 
     @property
     def at_plateau(self) -> bool:
-        """Whether `patience` cycles are no better than the best before; cycle 0 never counts."""
+        """Return whether `patience` cycles brought no improvement; cycle 0 is not counted."""
         best, since = np.inf, 0
         for _, error, auc, *_ in self.history[1:]:
-            loss = loss_of(self.options.judge, error, auc)
+            loss = cycle_loss(self.options.judge, error, auc)
             best, since = min(best, loss), 0 if loss < best else since + 1
         return self.options.patience is not None and since >= self.options.patience
 
     def note(self, turns: int) -> str:
-        """The best cycle so far."""
-        pocket = self.pocket
-        return f"validation {quality(self.options.judge, pocket.error, pocket.auc)}" if pocket.cycle >= 0 else ""
+        best = self.best
+        return f"validation {format_quality(self.options.judge, best.error, best.auc)}" if best.cycle >= 0 else ""
 
     def discard(self) -> None:
-        """Remove a run that has no checkpoint to go on from. Local."""
         if self.folder is not None and self.comm.rank == 0 and not self.resumed:
             self.folder.discard()
 
     def train(self, restore: bool = False) -> None:
-        """Collective. Do the cycles. Raises Interrupted after a signal or the time limit."""
         self.resumed = restore
         if not (restore and self._restore()):
             populations = {node: population(slots) for node, slots in self.slots.items()}
-            facts = CycleFacts(np.nan, np.nan)  # of cycle 0: the base learner on all rows, without PSBML
-            self.taken.append(Snapshot(0, entries_of(populations, np.nan, np.nan), facts))
+            facts = CycleFacts(np.nan, np.nan)  # cycle 0: the base learner on all rows
+            self.pending.append(Snapshot(0, make_entries(populations, np.nan, np.nan), facts))
         if not self.options.asynchronous:
-            self.driver.run(self._in_step(), self, self.log)
+            self.driver.run(self._run_synchronous(), self, self.log)
             return
         self.grid = Asynchronous(self.problem, self.slots, self.fitness, self.cycles)
         try:
-            self.driver.run(self._apart(self.grid), self, self.log)
+            self.driver.run(self._run_asynchronous(self.grid), self, self.log)
         finally:
-            if not self.saving:  # a rank that fails alone in a checkpoint would wait for letters of those that wait for it
+            if not self.saving:  # if one rank fails while saving, the others do not reach the collective close
                 self.grid.close()
 
-    def _in_step(self) -> Generator[list[Snapshot], None, None]:
-        """Collective. The cycles in step; after one for each rank, each assesses one of them."""
+    def _run_synchronous(self) -> Generator[list[Snapshot], None, None]:
+        """Run the synchronous cycles; after one per rank, each rank assesses one of them. Collective."""
         with mpi.agreed(self.comm, "reading the rows"):
             grid = Synchronous(self.problem, self.slots, int(self.cycles.max(initial=0)))
-        while (self.taken or grid.cycle < self.options.cycles) and not self.at_plateau:
+        while (self.pending or grid.cycle < self.options.cycles) and not self.at_plateau:
             yield []
-            if grid.cycle < self.options.cycles and len(self.taken) < self.comm.size:
-                self.taken.append(grid.step(self.driver.look))
+            if grid.cycle < self.options.cycles and len(self.pending) < self.comm.size:
+                self.pending.append(grid.step(self.driver.look))
                 self.slots = grid.slots
                 self.cycles[:] = grid.cycle
                 if self.on_step is not None:
                     with mpi.agreed(self.comm, "calling on_cycle"):
-                        self.on_step(grid, self.taken[-1])
-            if len(self.taken) >= self.comm.size or grid.cycle == self.options.cycles:
+                        self.on_step(grid, self.pending[-1])
+            if len(self.pending) >= self.comm.size or grid.cycle == self.options.cycles:
                 self._assess([1.0] * self.comm.size)
 
-    def _apart(self, grid: Asynchronous) -> Generator[list[Snapshot] | None, None, None]:
-        """A step of a node here in each turn, at this rank's speed, until the grid is done."""
+    def _run_asynchronous(self, grid: Asynchronous) -> Generator[list[Snapshot] | None, None, None]:
+        """Run a step of a local node per turn, at this rank's speed, until the grid has completed its cycles."""
         nodes = itertools.cycle(self.slots)
         while True:
             if not self.slots or self.at_plateau or grid.cycles_done >= self.options.cycles:
@@ -139,43 +144,43 @@ class TorusRun(Job):
                 continue
             begin = time.monotonic()
             grid.step(next(nodes))
-            self.steps, self.worked = self.steps + 1, self.worked + time.monotonic() - begin
-            while self.n_taken < min(self.options.cycles, grid.cycles_done):
-                self.taken.append(grid.snapshot(self.n_taken + 1))
+            self.steps, self.step_seconds = self.steps + 1, self.step_seconds + time.monotonic() - begin
+            while self.n_collected < min(self.options.cycles, grid.cycles_done):
+                self.pending.append(grid.snapshot(self.n_collected + 1))
             yield []
 
     @property
     def meets(self) -> bool:
-        """Whether asynchronous cycles wait to be assessed: many, or all that there will be."""
+        """Return whether asynchronous cycles wait to be assessed: a full batch, or the last ones."""
         if self.grid is None or self.at_plateau:
             return False
-        waiting = len(self.taken) > 0 or self.n_taken < self.options.cycles
-        return len(self.taken) >= self.at_once or (waiting and self.grid.cycles_done >= self.options.cycles)
+        waiting = len(self.pending) > 0 or self.n_collected < self.options.cycles
+        return len(self.pending) >= self.batch_size or (waiting and self.grid.cycles_done >= self.options.cycles)
 
     def meet(self) -> None:
-        """Collective. Assess the cycles that the asynchronous grid has taken. Raises Stopped."""
-        self._note_state()
-        costs = self.comm.allgather(self.worked / self.steps if self.steps else 1e-3)  # little for a rank that has no nodes
-        while self.taken and not self.at_plateau:
+        """Assess the completed cycles of the asynchronous grid. Raises Stopped. Collective."""
+        self._collect_state()
+        costs = self.comm.allgather(self.step_seconds / self.steps if self.steps else 1e-3)  # ranks without nodes are fast
+        while self.pending and not self.at_plateau:
             self._assess(costs)
 
-    def _note_state(self) -> None:
-        """Collective. Note the state of an asynchronous grid, up to the fastest rank's cycle."""
+    def _collect_state(self) -> None:
+        """Collect the state of an asynchronous grid up to the fastest rank's cycle. Collective."""
         if self.grid is None:
             return
-        known = max(self.n_taken, min(self.options.cycles, int(self.grid.cycles_done)))
-        for number in range(self.n_taken + 1, int(mpi.allreduce_max(self.comm, known)) + 1):
-            self.taken.append(self.grid.snapshot(number))
+        known = max(self.n_collected, min(self.options.cycles, int(self.grid.cycles_done)))
+        for number in range(self.n_collected + 1, int(mpi.allreduce_max(self.comm, known)) + 1):
+            self.pending.append(self.grid.snapshot(number))
         self.slots, self.fitness, self.cycles = self.grid.slots, self.grid.fitness, self.grid.table[:, 0]
 
     def _assess(self, costs: list[float]) -> None:
-        """Collective. Assess some cycles that were taken, log them, write the history. Raises Stopped; they then wait on.
+        """Assess a batch of cycles, log them, and write the history. Raises Stopped; the batch is then assessed later. Collective.
 
-        `costs`: the ranks' seconds for a step. Cycles after a plateau do not count: how many were done depends on the ranks.
+        `costs`: the ranks' seconds per step. Cycles after a plateau do not count, since their number depends on the ranks.
         """
-        comm, judge, snapshots = self.comm, self.options.judge, self.taken[: self.at_once]
-        mine: list[tuple[int, np.ndarray]] = []  # what this rank has to assess: cycles, and entries of all nodes
-        load = np.zeros(comm.size)  # each cycle goes to the rank that is done with it soonest
+        comm, judge, snapshots = self.comm, self.options.judge, self.pending[: self.batch_size]
+        local: list[tuple[int, np.ndarray]] = []  # cycles that this rank assesses, with the entries of all nodes
+        load = np.zeros(comm.size)  # each cycle is assigned to the rank that finishes it first
         for snapshot in snapshots:
             rank = int(np.argmin(load + costs))
             load[rank] += costs[rank]
@@ -183,33 +188,33 @@ class TorusRun(Job):
             parts[rank] = snapshot.entries
             received = mpi.exchange(comm, parts)
             if rank == comm.rank:
-                mine.append((snapshot.cycle, np.concatenate(received)))
-        assessed: dict[int, Pocket] = {}
+                local.append((snapshot.cycle, np.concatenate(received)))
+        assessed: dict[int, BestCycle] = {}
         with mpi.agreed(comm, "assessing the grid"), self.problem.computing("assess"):
-            for cycle, entries in mine:
+            for cycle, entries in local:
                 self.driver.look()
-                judged = self._judge(cycle, entries)
-                if any(before.rank(judge) < judged.rank(judge) for before in assessed.values()):
-                    judged.classifier = judged.entries = None  # it cannot be the best
-                assessed[cycle] = judged
-        del self.taken[: self.at_once]
+                result = self._assess_cycle(cycle, entries)
+                if any(before.rank(judge) < result.rank(judge) for before in assessed.values()):
+                    result.classifier = result.entries = None  # cannot be the best
+                assessed[cycle] = result
+        del self.pending[: self.batch_size]
 
-        # The results go to all ranks, what is large of the best stays in place.
-        small = [replace(judged, entries=None, classifier=None) for judged in assessed.values()]
+        # The results are sent to all ranks; entries and classifier of the best cycle stay on their rank.
+        small = [replace(result, entries=None, classifier=None) for result in assessed.values()]
         gathered = comm.allgather((small, [snapshot.facts for snapshot in snapshots]))
-        results = {judged.cycle: judged for of_rank, _ in gathered for judged in of_rank}
-        for snapshot, facts in zip(snapshots, CycleFacts.merged([facts for _, facts in gathered]), strict=True):
+        results = {result.cycle: result for rank_results, _ in gathered for result in rank_results}
+        for snapshot, facts in zip(snapshots, CycleFacts.merge([facts for _, facts in gathered]), strict=True):
             if self.at_plateau:
                 break
-            judged = results[snapshot.cycle]
-            self.history.append((judged.cycle, judged.error, judged.auc, judged.n_rows, *facts))
-            if judged.rank(judge) < self.pocket.rank(judge):
-                self.pocket = assessed.get(judged.cycle, judged)
-            rows, measured = f"{judged.n_rows:,}", f"validation {quality(judge, judged.error, judged.auc)}"
-            if judged.cycle == 0:
+            result = results[snapshot.cycle]
+            self.history.append((result.cycle, result.error, result.auc, result.n_rows, *facts))
+            if result.rank(judge) < self.best.rank(judge):
+                self.best = assessed.get(result.cycle, result)
+            rows, measured = f"{result.n_rows:,}", f"validation {format_quality(judge, result.error, result.auc)}"
+            if result.cycle == 0:
                 self.log(f"cycle 0, all {rows} rows: {measured}")
             else:
-                self.log(f"cycle {judged.cycle}: {measured}")
+                self.log(f"cycle {result.cycle}: {measured}")
                 self.log.detail(f"  {rows} distinct rows, {facts.seconds:.2f} s, {facts.sent:,.0f} bytes to neighbours")
         if self.at_plateau:
             self.log(f"stopping early: no improvement in {plural(self.options.patience or 0, 'cycle')}")
@@ -222,10 +227,9 @@ class TorusRun(Job):
         ]
         mpi.run_on_root(comm, f"writing {history}", lambda: write_table(history, [HISTORY, *lines]))
 
-    def _judge(self, cycle: int, entries: np.ndarray) -> Pocket:
-        """Train on the unique rows of a cycle and judge by the validation set. Local; raises Stopped."""
-        problem, places = self.problem, distinct([entries["place"]])
-        classifier = problem.train(problem.read(places), places, "assess", cycle)
+    def _assess_cycle(self, cycle: int, entries: np.ndarray) -> BestCycle:
+        problem, positions = self.problem, unique_sorted([entries["position"]])
+        classifier = problem.train(problem.read(positions), positions, "assess", cycle)
         self.driver.look()
         if self._validation is None:
             held_out = np.flatnonzero(problem.start == VALIDATION)
@@ -233,25 +237,24 @@ class TorusRun(Job):
         matrix, classes = self._validation
         threshold = None if self.options.judge == "auc" else 0.0
         measures = validate(classifier, matrix, classes, problem.classes.n_classes, threshold)
-        return Pocket(cycle, *measures, self.comm.rank, places.size, entries, classifier)
+        return BestCycle(cycle, *measures, self.comm.rank, positions.size, entries, classifier)
 
     def save(self) -> None:
-        """Collective. Write a checkpoint."""
         self.saving = True
-        self._note_state()
-        n_nodes, pocket, here = self.problem.torus.n_nodes, self.pocket, list(self.slots)
+        self._collect_state()
+        n_nodes, best, local_nodes = self.problem.torus.n_nodes, self.best, list(self.slots)
         width = int(np.bincount(self.problem.start[self.problem.start >= 0], minlength=n_nodes).max())
         cycles = np.zeros(n_nodes)
-        cycles[here] = self.cycles[here]
+        cycles[local_nodes] = self.cycles[local_nodes]
         mpi.allreduce_maxima(self.comm, cycles)
         lines: dict[str, Sequence[Any]] = {"elapsed": [(self.driver.seconds,)], "cycles": [cycles], "history": self.history}
-        lines |= {"taken_cycles": [(snapshot.cycle,) for snapshot in self.taken]}
-        lines["facts"] = CycleFacts.merged(self.comm.allgather([snapshot.facts for snapshot in self.taken]))
-        # Its owner writes the rows of the pocket, and every rank those of its nodes in the cycles that are not assessed yet.
-        states: dict[str, list[np.ndarray | None]] = {"taken": [snapshot.entries for snapshot in self.taken]}
-        if pocket.cycle >= 0:
-            lines["judged"] = [(pocket.cycle, pocket.error, pocket.auc, pocket.threshold)]
-            states["pocket"] = [pocket.entries]
+        lines |= {"taken_cycles": [(snapshot.cycle,) for snapshot in self.pending]}
+        lines["facts"] = CycleFacts.merge(self.comm.allgather([snapshot.facts for snapshot in self.pending]))
+        # The owner of the best cycle writes its rows; every rank writes the pending cycles of its nodes.
+        states: dict[str, list[np.ndarray | None]] = {"taken": [snapshot.entries for snapshot in self.pending]}
+        if best.cycle >= 0:
+            lines["judged"] = [(best.cycle, best.error, best.auc, best.threshold)]
+            states["pocket"] = [best.entries]
         whole = {name: np.array(values, dtype="<f8") for name, values in lines.items() if len(values)}
         whole["origin"] = np.frombuffer(self.problem.origin, dtype=np.uint8)[None]
         slabs = {name: Slab(values.shape, values.dtype.str) for name, values in whole.items()}
@@ -271,7 +274,7 @@ class TorusRun(Job):
             for state, number, entries in ((state, *each) for state, parts in states.items() for each in enumerate(parts)):
                 for node in np.unique(entries["node"]).tolist() if entries is not None else ():
                     own = entries[entries["node"] == node]
-                    write(f"{state}_places", number * n_nodes + node, own["place"], -1)
+                    write(f"{state}_places", number * n_nodes + node, own["position"], -1)
                     write(f"{state}_weights", number * n_nodes + node, own["weight"], 0)
             for name, values in whole.items() if self.comm.rank == 0 else ():
                 out.write_rows(name, 0, values)
@@ -280,7 +283,7 @@ class TorusRun(Job):
         self.saving = False
 
     def _restore(self) -> bool:
-        """Collective. Take up the newest checkpoint: whether there is one."""
+        """Restore the newest checkpoint and return whether there is one. Collective."""
         path, n_nodes = self.checkpoints.newest(), self.problem.torus.n_nodes
         if path is None:
             self.log("no checkpoint was written yet; starting from the beginning")
@@ -290,12 +293,11 @@ class TorusRun(Job):
                 raise DataError("this run was started on other data; resume with the same file")
 
             def read(state: str, number: int, nodes: Sequence[int]) -> np.ndarray:
-                """The entries of some nodes in a state."""
                 parts = [np.empty(0, dtype=ENTRY)]
                 for node in nodes:
-                    places = file[f"{state}_places"][number * n_nodes + node]
-                    part = np.empty(int(np.count_nonzero(places >= 0)), dtype=ENTRY)
-                    part["place"], part["node"] = places[: part.size], node
+                    positions = file[f"{state}_places"][number * n_nodes + node]
+                    part = np.empty(int(np.count_nonzero(positions >= 0)), dtype=ENTRY)
+                    part["position"], part["node"] = positions[: part.size], node
                     part["weight"] = file[f"{state}_weights"][number * n_nodes + node, : part.size]
                     parts.append(part)
                 return np.concatenate(parts)
@@ -309,9 +311,9 @@ class TorusRun(Job):
             if "judged" in file:
                 cycle, error, auc, threshold = file["judged"][0].tolist()
                 entries = read("pocket", 0, range(n_nodes)) if self.comm.rank == 0 else None
-                self.pocket = Pocket(int(cycle), error, auc, threshold, entries=entries)
+                self.best = BestCycle(int(cycle), error, auc, threshold, entries=entries)
             for number, line in enumerate(file["facts"][:].tolist() if "facts" in file else ()):
                 facts = CycleFacts(*line) if self.comm.rank == 0 else CycleFacts()
-                self.taken.append(Snapshot(int(file["taken_cycles"][number, 0]), read("taken", number, list(self.slots)), facts))
-        self.log(f"resuming from {path.name}: {self.n_taken} of {plural(self.options.cycles, 'cycle')} done")
+                self.pending.append(Snapshot(int(file["taken_cycles"][number, 0]), read("taken", number, list(self.slots)), facts))
+        self.log(f"resuming from {path.name}: {self.n_collected} of {plural(self.options.cycles, 'cycle')} done")
         return True

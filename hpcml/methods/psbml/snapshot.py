@@ -1,4 +1,4 @@
-"""The rows of the grid after a cycle, the measures that judge them, and the best cycle so far."""
+"""The rows of the grid after a cycle, the measures of a cycle, and the best cycle so far."""
 
 from __future__ import annotations
 
@@ -13,22 +13,19 @@ from hpcml.data.shard import Rows
 from hpcml.methods.psbml.selection import Population, selection_weights
 from hpcml.model import learner as learners
 
-ENTRY = np.dtype([("place", "<i8"), ("node", "<i4"), ("weight", "<f4")])
-# What history.csv says of a cycle.
+ENTRY = np.dtype([("position", "<i8"), ("node", "<i4"), ("weight", "<f4")])
+# Columns of history.csv.
 HISTORY = ("cycle", "error", "auc", "distinct_rows", "f_min", "f_max", "bytes_sent", "seconds")
 
 
 class CycleFacts(NamedTuple):
-    """The facts of a cycle on a rank besides the rows."""
-
-    low: float = math.inf  # the range of fitness
+    low: float = math.inf  # range of fitness
     high: float = -math.inf
     sent: float = 0  # bytes to neighbours
     seconds: float = 0.0
 
     @classmethod
-    def merged(cls, of_ranks: list[list[CycleFacts]]) -> list[CycleFacts]:
-        """The facts of all ranks' snapshots together, one for each cycle."""
+    def merge(cls, of_ranks: list[list[CycleFacts]]) -> list[CycleFacts]:
         merge: tuple[Callable[[Any], float], ...] = (min, max, sum, max)
         cycles = zip(*of_ranks, strict=True)
         return [cls(*(how(values) for how, values in zip(merge, zip(*facts, strict=True), strict=True))) for facts in cycles]
@@ -36,65 +33,61 @@ class CycleFacts(NamedTuple):
 
 @dataclass
 class Snapshot:
-    """The unique rows of each node here after a cycle (ENTRY), and facts."""
-
     cycle: int
     entries: np.ndarray
     facts: CycleFacts
 
 
-def entries_of(populations: dict[int, Population], low: float, high: float) -> np.ndarray:
-    """The rows of some nodes with their weights (ENTRY), by node and place."""
+def make_entries(populations: dict[int, Population], low: float, high: float) -> np.ndarray:
+    """Return the rows of nodes with their weights (ENTRY), sorted by node and position."""
     parts = [np.empty(0, dtype=ENTRY)]
     for node, rows in sorted(populations.items()):
-        part = np.empty(rows.places.size, dtype=ENTRY)
-        part["place"], part["node"], part["weight"] = rows.places, node, selection_weights(rows.fitness, low, high)
+        part = np.empty(rows.positions.size, dtype=ENTRY)
+        part["position"], part["node"], part["weight"] = rows.positions, node, selection_weights(rows.fitness, low, high)
         parts.append(part)
     return np.concatenate(parts)
 
 
-def loss_of(judge: str, error: float, auc: float) -> float:
-    """The loss, least for the best cycle: the error, or 1 − AUC; infinite where it is not known."""
+def cycle_loss(judge: str, error: float, auc: float) -> float:
     loss = error if judge == "error" else 1.0 - auc
     return math.inf if math.isnan(loss) else loss
 
 
-def quality(judge: str, error: float, auc: float) -> str:
-    """The measure that judges a cycle, for people; with an area the error at its threshold."""
+def format_quality(judge: str, error: float, auc: float) -> str:
     wrong = f"error {100 * error:.2f} %"
-    return wrong if judge == "error" else f"area {100 * auc:.2f} %, {wrong}"
+    return wrong if judge == "error" else f"ROC AUC {auc:.4f}, {wrong}"
 
 
 @dataclass
-class Pocket:
-    """The best cycle so far; its rows and classifier only on the rank that has them."""
+class BestCycle:
+    """The best cycle so far; its rows and classifier are only on the rank `owner`."""
 
-    cycle: int = -1  # none yet; 0: all training rows
+    cycle: int = -1  # -1: none yet; 0: all training rows
     error: float = math.inf
     auc: float = math.nan
-    threshold: float = 0.0  # the score above which a row is of the last of two classes
+    threshold: float = 0.0  # score above which the last of two classes is predicted
     owner: int = 0
-    n_rows: int = 0  # distinct ones
+    n_rows: int = 0  # distinct rows
     entries: np.ndarray | None = None  # of all nodes
     classifier: object = None
 
     def rank(self, judge: str) -> tuple[float, float]:
-        """The key by which the best is least: the loss, then the cycle."""
-        return loss_of(judge, self.error, self.auc), self.cycle if self.cycle >= 0 else math.inf
+        return cycle_loss(judge, self.error, self.auc), self.cycle if self.cycle >= 0 else math.inf
 
     def margin_data(self) -> tuple[np.ndarray, np.ndarray]:
-        """The places of its rows, ascending, and their greatest weights. On its owner."""
+        """Return the positions of its rows, ascending, and their maximum weights (on the owner)."""
         assert self.entries is not None
-        order = np.lexsort((-self.entries["weight"], self.entries["place"]))
-        places, first = np.unique(self.entries["place"][order], return_index=True)
-        return places, self.entries["weight"][order][first]
+        order = np.lexsort((-self.entries["weight"], self.entries["position"]))
+        positions, first = np.unique(self.entries["position"][order], return_index=True)
+        return positions, self.entries["weight"][order][first]
 
 
 def validate(
     classifier: object, matrix: Rows, classes: np.ndarray, n_classes: int, threshold: float | None = 0.0
 ) -> tuple[float, float, float]:
-    """The share of misclassified rows, the area under the ROC curve (of two classes, else NaN), and
-    the threshold above which rows are of the last of two; None: that with the fewest misclassified.
+    """Return the error, the area under the ROC curve (NaN for more than two classes), and the threshold of the last of two classes.
+
+    With `threshold` None, the threshold with the fewest errors is chosen.
     """
     scores = learners.scores(classifier, matrix, n_classes)
     if n_classes > 2:
@@ -102,8 +95,8 @@ def validate(
     score, positive = scores[:, 0], classes == 1
     if threshold is None:
         threshold = best_threshold(score, positive)
-    # The share of pairs of a positive and a negative in right order, ties half; NaN of none. Measures of `hpcml.evaluation` need
-    # many ranks; scikit-learn's half a second to import.
+    # Share of positive-negative pairs in the right order, ties count ½. Computed here because the measures of `hpcml.evaluation`
+    # are collective, and importing scikit-learn takes half a second.
     positives, ascending = score[positive], np.sort(score[~positive])
     twice = np.searchsorted(ascending, positives, "left") + np.searchsorted(ascending, positives, "right")
     n_pairs = positives.size * ascending.size
@@ -112,8 +105,9 @@ def validate(
 
 
 def best_threshold(scores: np.ndarray, positive: np.ndarray) -> float:
-    """The threshold that misclassifies fewest rows (n) (ties: the nearest to 0) among 0, what is
-    halfway between neighbouring scores, the least score and the greatest.
+    """Return the threshold with the fewest errors among 0, the midpoints of neighbouring scores, the minimum and the maximum.
+
+    Ties: the threshold nearest to 0.
     """
     values = np.unique(scores)
     halves = values[:-1] / 2 + values[1:] / 2

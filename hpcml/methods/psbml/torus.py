@@ -1,4 +1,4 @@
-"""The torus: which nodes are neighbours, and which rank hosts which. The same on every rank."""
+"""The torus: neighbours of nodes, and the distribution of nodes over ranks, which is the same on every rank."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AXES = ((0, 1), (0, -1), (1, 0), (-1, 0))
 _DIAGONALS = ((1, 1), (1, -1), (-1, 1), (-1, -1))
 _FAR = tuple((2 * x, 2 * y) for x, y in _AXES)
 
-# Steps to the neighbours of a node (Kamath 2018, figure 1); each neighbourhood has the node itself too.
+# Steps to the neighbours of a node (Kamath 2018, figure 1); the node itself belongs to every neighbourhood, too.
 NEIGHBOURHOODS: dict[str, tuple[tuple[int, int], ...]] = {
     "L5": _AXES,
     "L9": _AXES + _FAR,
@@ -25,27 +25,26 @@ NEIGHBOURHOODS: dict[str, tuple[tuple[int, int], ...]] = {
 
 
 def parse_grid(text: str) -> tuple[int, int]:
-    """Width and height of "5x4". Raises OptionError."""
-    found = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
-    if not found:
+    match = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
+    if not match:
         raise OptionError("grid", text, "expected WIDTHxHEIGHT, for instance 3x3")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
-def grid_for(n_rows: int, most: str) -> str:
-    """The grid `most`; for fewer rows than nodes the largest square with a row for each."""
-    width, height = parse_grid(most)
+def fit_grid(n_rows: int, largest: str) -> str:
+    """Return the grid `largest`, or for fewer rows than nodes the largest square with a row for each node."""
+    width, height = parse_grid(largest)
     side = max(math.isqrt(n_rows), 1)
-    return most if n_rows >= width * height else f"{min(side, width)}x{min(side, height)}"
+    return largest if n_rows >= width * height else f"{min(side, width)}x{min(side, height)}"
 
 
 @dataclass
 class Torus:
-    """A grid of width × height nodes that wraps round at its edges, spread over ranks; node number = y · width + x.
+    """A grid of width × height nodes that wraps round at its edges, distributed over ranks; node number = y · width + x.
 
-    A rank hosts consecutive nodes (`nodes`, ascending), one where there are as many ranks as nodes, none if it is one rank too
-    many. `owners` (n_nodes) are the ranks of all nodes. For each other rank with a neighbour of a node here, `given` has the nodes
-    here that it must know and `wanted` its nodes to be known here.
+    A rank hosts consecutive nodes (`nodes`, ascending): one if there are as many ranks as nodes, none if there are more ranks.
+    `owners` (n_nodes) are the ranks of all nodes. For each other rank with a neighbour of a local node, `to_send` lists the local
+    nodes that it needs, and `to_receive` its nodes that are needed here.
     """
 
     width: int
@@ -58,17 +57,17 @@ class Torus:
         self.n_nodes = self.width * self.height
         self.owners = np.repeat(np.arange(self.n_ranks), np.diff(even_bounds(self.n_nodes, self.n_ranks)))
         self.nodes: list[int] = np.flatnonzero(self.owners == self.rank).tolist()
-        given: dict[int, set[int]] = {}
-        wanted: dict[int, set[int]] = {}
+        to_send: dict[int, set[int]] = {}
+        to_receive: dict[int, set[int]] = {}
         for node in self.nodes:
             for other in self.neighbours(node):
-                given.setdefault(int(self.owners[other]), set()).add(node)
-                wanted.setdefault(int(self.owners[other]), set()).add(other)
-        self.given = {rank: sorted(nodes) for rank, nodes in sorted(given.items()) if rank != self.rank}
-        self.wanted = {rank: sorted(nodes) for rank, nodes in sorted(wanted.items()) if rank != self.rank}
+                to_send.setdefault(int(self.owners[other]), set()).add(node)
+                to_receive.setdefault(int(self.owners[other]), set()).add(other)
+        self.to_send = {rank: sorted(nodes) for rank, nodes in sorted(to_send.items()) if rank != self.rank}
+        self.to_receive = {rank: sorted(nodes) for rank, nodes in sorted(to_receive.items()) if rank != self.rank}
 
     def neighbours(self, node: int) -> tuple[int, ...]:
-        """The neighbours of a node, itself among them, ascending, each once; always mutual."""
+        """Return the neighbours of a node including itself, ascending and unique; the relation is symmetric."""
         y, x = divmod(node, self.width)
         steps = ((0, 0), *NEIGHBOURHOODS[self.neighbourhood])
         return tuple(sorted({(y + dy) % self.height * self.width + (x + dx) % self.width for dx, dy in steps}))

@@ -78,7 +78,7 @@ class MixtureGrid(Synchronous):
         return None
 
     def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:
-        return {node: 1.0 - self.weights[rows.places] for node, rows in around.items()}
+        return {node: 1.0 - self.weights[rows.positions] for node, rows in around.items()}
 
 
 class Experiments:
@@ -172,7 +172,7 @@ class Experiments:
         grid, shares = MarginGrid(self.problem, self.problem.first_slots), []
         for _ in range(self.options.cycles):
             entries = grid.step().entries
-            weights = np.histogram(self.position[entries["place"]], edges, weights=entries["weight"])[0]
+            weights = np.histogram(self.position[entries["position"]], edges, weights=entries["weight"])[0]
             shares.append((100 * (weights / weights.sum())).tolist())
         return shares
 

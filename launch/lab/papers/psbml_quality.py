@@ -62,11 +62,11 @@ def areas_of_seed(path: Path, seed: int, settings: Mapping[str, Any]) -> tuple[f
         classes = problem.classes
         problem = replace(problem, start=spread(classes.of, classes.rows, problem.torus.n_nodes, options.validation_share, seed))
         pockets = []
-        run = TorusRun(problem, on_step=lambda *_: pockets.append(run.pocket))
+        run = TorusRun(problem, on_step=lambda *_: pockets.append(run.best))
         run.train()
         aside = np.flatnonzero(problem.start == TEST)
         matrix = problem.prepared(problem.read(aside))
-        compared = (pockets[0], run.pocket)  # on one rank, cycle 0 is assessed before cycle 1
+        compared = (pockets[0], run.best)  # on one rank, cycle 0 is assessed before cycle 1
         before, after = (validate(p.classifier, matrix, classes.of[aside], classes.n_classes, p.threshold)[1] for p in compared)
     return before, after
 

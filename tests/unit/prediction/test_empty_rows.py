@@ -12,7 +12,7 @@ from support.judged import labels_of_rows, lines_of
 
 import hpcml
 from hpcml import mpi
-from hpcml.crossval.tasks import folds_of
+from hpcml.crossval.tasks import assign_folds
 from hpcml.data.dataset import DataFile
 from hpcml.data.row_keys import draw_keys
 from hpcml.log import Log
@@ -200,7 +200,7 @@ def test_cv_uses_the_labels_of_predict(clear, capsys):
     with DataFile(data) as dataset:
         keys = draw_keys(dataset, np.arange(len(lines)))
     true = np.array(["farm" in line["labels"] for line in lines])
-    fold, values = folds_of(0, keys, true.astype(np.int64), 3), []
+    fold, values = assign_folds(0, keys, true.astype(np.int64), 3), []
     for part in range(3):
         n = np.count_nonzero(true & (fold == part))
         hits = np.count_nonzero(true & (fold == part) & [bool(line["text"]) for line in lines])

@@ -23,7 +23,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.info import check_contents
 from hpcml.data.shard import load_shard, read_rows, slab_of
 from hpcml.log import Log
-from hpcml.methods.online.live import extremal
+from hpcml.methods.online.live import select_extremal
 from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
 from hpcml.reduce import dataset as reduction
@@ -118,7 +118,7 @@ def test_counts_of_very_many_rows_do_not_overflow():
 )
 def test_extremal_takes_both_ends(importance, unseen, keep, share):
     seen = np.array([j not in unseen for j in range(len(importance))])
-    found = extremal(np.array(importance, dtype=float), seen, keep, share).tolist()
+    found = select_extremal(np.array(importance, dtype=float), seen, keep, share).tolist()
     left = [j for j in range(len(importance)) if seen[j]]
     top = sorted(left, key=lambda j: (-importance[j], j))[: int(Fraction(str(share)) * keep + Fraction(1, 2))]
     bottom = sorted(set(left) - set(top), key=lambda j: (importance[j], j))[: keep - len(top)]
@@ -217,7 +217,7 @@ def test_text_settings_are_kept_if_still_valid(tmp_path, weighting):
 def each_importance(state):
     """|u − v| of every feature for each label (d × L), read as the model file gets it."""
     rows = np.arange(1, state.seen.size + 1)
-    parts = (state.arrays_of(lane, rows) for lane in range(state.n_lanes))
+    parts = (state.state_arrays(lane, rows) for lane in range(state.n_lanes))
     return np.column_stack([np.abs(part["u"] - part["v"]) for part in parts])
 
 
@@ -228,11 +228,11 @@ def winnow_model(path, X, Y, method="mbw", voted=False):
         shard = slab_of(file, np.arange(X.shape[0]), 0, X.shape[0])
         state = LearnerState(asked(method, voted=voted), method, Y.shape[1], X.shape[1])
         state.learn(shard, shard.rows)
-    (numbers, rows), (W, bias) = state.kept(), state.linear()
+    (numbers, rows), (W, bias) = state.model_features(), state.linear()
     columns, factors = np.zeros(X.shape[1], np.int32), np.zeros(X.shape[1])
     columns[numbers], factors[numbers] = np.arange(numbers.size), 1
     linear_model(path, W[:, numbers], bias, columns=columns, factors=factors)
-    parts = [state.arrays_of(lane, np.concatenate([[0], rows])) for lane in range(Y.shape[1])]
+    parts = [state.state_arrays(lane, np.concatenate([[0], rows])) for lane in range(Y.shape[1])]
     with h5py.File(path, "r+") as file:
         file.attrs["method"], file.attrs["normalised"] = method, True
         file["state/features"] = numbers
@@ -249,7 +249,7 @@ def test_reduced_model(tmp_path, method, voted):
     state = winnow_model(tmp_path / "model.h5", X, Y, method, voted)
     report = run(tmp_path / "model.h5", tmp_path / "few.h5", features=8, share=0.7)
     importance = each_importance(state).max(axis=1)
-    kept = extremal(importance, state.seen, 8, 0.7)
+    kept = select_extremal(importance, state.seen, 8, 0.7)
     assert "8 of 27 features" in report
     full, few = Model(tmp_path / "model.h5"), Model(tmp_path / "few.h5")
     assert np.flatnonzero(few.factors).tolist() == kept.tolist()
@@ -259,7 +259,7 @@ def test_reduced_model(tmp_path, method, voted):
     assert np.array_equal(few.weights(), wanted)
     assert np.array_equal(few.bias, full.bias)
     assert (few.attrs, few.label_names) == (full.attrs, full.label_names)
-    places = np.concatenate([[0], 1 + np.searchsorted(state.kept()[0], kept)])
+    places = np.concatenate([[0], 1 + np.searchsorted(state.model_features()[0], kept)])
     with h5py.File(tmp_path / "model.h5") as before, h5py.File(tmp_path / "few.h5") as after:
         assert set(after["state"]) == set(before["state"]) == {"features", "lanes", "counters", *state.array_names}
         assert after["state/features"][:].tolist() == kept.tolist()
@@ -298,7 +298,7 @@ def test_labels_of_a_model(tmp_path):
     }
     for name, (options, importance) in cases.items():
         run(tmp_path / "model.h5", tmp_path / f"{name}.h5", features=9, **options)
-        kept = extremal(importance, state.seen, 9, 0.9)
+        kept = select_extremal(importance, state.seen, 9, 0.9)
         assert np.flatnonzero(Model(tmp_path / f"{name}.h5").factors).tolist() == kept.tolist()
     check_refusal(lambda: run(tmp_path / "model.h5", tmp_path / "no.h5", features=9, label=("lable2",)), "'label2'")
 

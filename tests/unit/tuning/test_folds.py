@@ -22,7 +22,7 @@ def rows_of(tmp_path, seed=0, n=60, n_labels=8):
     return compact_rows(comm, load_shard(comm, DataFile(path), "all"), True)[0]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 1000), st.integers(3, 7))
 def test_labels_are_dealt_evenly(tmp_path_factory, seed, n_folds):
     rows = rows_of(tmp_path_factory.mktemp("folds"), seed % 7)
@@ -32,13 +32,6 @@ def test_labels_are_dealt_evenly(tmp_path_factory, seed, n_folds):
     blind = np.random.default_rng(seed).permutation(fold)
     uneven = [sum(np.bincount(each[rows.rows_of(k)], minlength=n_folds).var() for k in labels) for each in (fold, blind)]
     assert uneven[0] < uneven[1]
-
-
-def test_one_label_is_stratified_exactly(tmp_path):
-    rows = rows_of(tmp_path, n_labels=1)
-    fold = deal(rows, np.array([0]), 5, 3, KEYS)
-    sizes, positives = np.bincount(fold, minlength=5), np.bincount(fold[rows.rows_of(0)], minlength=5)
-    assert sizes.max() - sizes.min() <= 1 and positives.max() - positives.min() <= 1
 
 
 @pytest.mark.parametrize("n_folds", [3, 5])
@@ -68,7 +61,7 @@ def test_rows_outside_a_fold(tmp_path, n_folds):
 
 
 def test_too_few_rows(tmp_path):
-    with pytest.raises(ConfigError, match="only 4 rows"):
+    with pytest.raises(ConfigError, match="folds"):
         deal(rows_of(tmp_path, n=4), np.arange(8), 5, 0, KEYS[:4])
 
 

@@ -1,8 +1,6 @@
-"""`hpcml tune` on small data, beside other implementations of what it does."""
+"""`hpcml tune` on small data, compared with other implementations."""
 
 import csv
-import json
-import re
 
 import numpy as np
 import pytest
@@ -18,8 +16,10 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
-from hpcml.log import Log
+from hpcml.methods.linear.settings import Axis
 from hpcml.tuning.folds import deal
+from hpcml.tuning.grid import Grid, choose
+from hpcml.tuning.options import TuneOptions
 
 
 def learnable(path, seed=1, n=240, n_features=60, n_labels=5):
@@ -37,24 +37,9 @@ def data(tmp_path_factory):
     return learnable(tmp_path_factory.mktemp("tune") / "data.h5")[0]
 
 
-def documents(path, texts, **options):
-    """A dataset of texts, each with its labels."""
-    lines = [{"id": str(k), "text": text, "labels": labels} for k, (text, labels) in enumerate(texts)]
-    path.with_suffix(".jsonl").write_text("\n".join(map(json.dumps, lines)))
-    hpcml.convert("jsonl", path.with_suffix(".jsonl"), path, **options)
-    return path
-
-
 def read(path):
     with path.open(newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
-
-
-def test_report_has_a_line_for_each_thing_it_says(data, tmp_path):
-    report = hpcml.tune(data, tmp_path / "run", folds=3, lambdas=(1.0,), weights=(1.0,))
-    lines = str(report).splitlines()
-    assert lines == [*report.chosen, *str(report.trained).splitlines()] and len(lines) > len(report.chosen) + 1
-    assert "\\n" not in str(report)
 
 
 @pytest.mark.parametrize("method", ["dual", "probe", "elastic-net"])
@@ -64,7 +49,7 @@ def test_model_is_what_training_with_the_choice_gives(data, tmp_path, method):
     choice = read(tmp_path / "run" / "choice.csv")
     assert [line["label"] for line in choice] == model.label_names
     option = "l1" if method == "elastic-net" else "lambda"
-    for number, line in enumerate(choice[:5]):
+    for number, line in list(enumerate(choice))[:5:2]:
         strength = repr(float(model.labels[option][number]))
         options = {"label": [line["label"]], "l1" if method == "elastic-net" else "lam": strength}
         if method == "dual":
@@ -116,37 +101,13 @@ def test_scores_of_folds_are_those_of_liblinear(tmp_path, monkeypatch):
     assert min(abs(found - liblinear(*others)) for others in ((C / 2, 3.0), (2 * C, 3.0), (C, 1.0))) > 2e-3
 
 
-def test_the_default_is_the_same_whatever_it_is_compared_with(data, tmp_path):
-    """Its mean in the folds is the one that it has alone."""
-    found = []
-    for name, lambdas, weights in (("alone", (1.0,), (1.0,)), ("grid", (0.1, 1.0, 3.0, 10.0), (1.0, 4.0))):
-        hpcml.tune(data, tmp_path / name, folds=3, lambdas=lambdas, weights=weights)
-        lines = read(tmp_path / name / "tuning.csv")
-        ones = (line for line in lines if float(line["lambda_factor"]) == float(line["positive_weight_factor"]) == 1)
-        found.append(next(ones)["map"])
-    assert found[0] == found[1]
-
-
-def test_scores_of_few_rows_that_are_not_scaled_are_those_of_solutions(tmp_path):
-    rng = np.random.default_rng(0)
-    X = rng.random((90, 4)) * [9.0, 1.0, 5.0, 0.2] + 3.0
-    Y = (X[:, :1] + 5 * X[:, 3:] + 0.5 * rng.standard_normal((90, 1))) > 23.0
-    data = dataset(tmp_path / "data.h5", X.astype(np.float32), sp.csr_matrix(Y.astype(np.float32)))
-    model = hpcml.open_model(hpcml.tune(data, tmp_path / "run", lambdas=(1.0,), weights=(1.0,)).model)
-    scores = X.astype(np.float32) @ model.weights(0) + model.bias[0]
-    slope, offset = model.sigmoids
-    probabilities = 1.0 / (1.0 + np.exp(-slope[0] * scores - offset[0]))
-    assert probabilities.mean() == pytest.approx(Y.mean(), abs=0.08)  # thresholds and sigmoids fit the model itself
-    given = scores > model.thresholds[0]
-    assert 2 * (given & Y[:, 0]).sum() / (given.sum() + Y.sum()) > 0.8
-
-
-def test_choice_says_what_it_is_and_goes_on_with_the_same_bits(data, tmp_path, monkeypatch):
+def test_reports_the_choice_and_resumes_with_the_same_bits(data, tmp_path, monkeypatch):
     report = hpcml.tune(data, tmp_path / "whole", folds=3)
-    assert re.search(r"with the defaults: 0\.\d+", str(report)) and "best for all labels together" in str(report)
+    assert [line.split()[0] for line in report.chosen] == ["mean", "default", "λ", "settings"]
+    assert str(report).splitlines()[:4] == report.chosen and "\\n" not in str(report)
     whole = report.model.read_bytes()
-    monkeypatch.setattr("hpcml.tuning.cross.TOGETHER", 2)
-    with pytest.raises(Interrupted, match="the choice so far is kept"):
+    monkeypatch.setattr("hpcml.tuning.cross.MAX_BATCH", 2)
+    with pytest.raises(Interrupted, match="finished labels are saved"):
         hpcml.tune(data, tmp_path / "run", folds=3, time_limit=1e-9)
     with pytest.raises(ConfigError, match="folds = 3"):
         hpcml.tune(data, tmp_path / "run", folds=4, resume=True)
@@ -188,15 +149,55 @@ def test_parts_that_were_tuned_are_joined(data, tmp_path):
         assert np.array_equal(model.labels[name], np.concatenate(of_parts))
 
 
-def test_labels_that_are_features_are_refused(tmp_path):
-    texts = [(f"sea ship word{k % 7}", ["a" if k % 2 else "b"]) for k in range(40)]
-    path = documents(tmp_path / "docs.h5", texts, headings_as_features=True)
-    with pytest.raises(ConfigError, match="dual"):
-        hpcml.tune(path, tmp_path / "run")
+def test_frequent_labels_choose_for_themselves_and_rare_ones_do_as_all_do():
+    scores = np.array([[0.5, 0.7, 0.4]] * 8 + [[0.9, 0.6, 0.1]] * 2 + [[np.nan] * 3])
+    n_positive = np.array([50] * 8 + [1, 5000, 0])
+    which, best = choose(scores, n_positive, one=False)
+    assert best == 1
+    assert which.tolist() == [1] * 8 + [1, 0, 1]  # means .58, .68, .34; the rare one: .9 + 58 < .6 + 68
+    assert set(choose(scores, n_positive, one=True)[0]) == {1}
+    assert choose(scores, n_positive, one=False, tau=0.0)[0].tolist() == [1] * 8 + [0, 0, 1]
 
 
-def test_says_that_idf_knows_the_held_out_rows(data, tmp_path, capfd):
-    texts = [(f"{'sea' if k % 2 else 'land'} word{k % 7}", ["a"][: k % 2]) for k in range(40)]
-    for path, says in ((documents(tmp_path / "docs.h5", texts), True), (data, False)):
-        hpcml.tune(path, tmp_path / path.stem, folds=3, lambdas=(1.0,), weights=(1.0,), log=Log(0, verbose=True))
-        assert ("words and idf come from all training rows" in capfd.readouterr().err) is says
+def test_the_default_stays_unless_another_setting_gains():
+    scores, n_positive = np.array([[0.5025, 0.5, 0.4], [0.7, 0.5, 0.4]]), np.array([10**6, 10**6])
+    assert choose(scores, n_positive, one=False, default=1)[0].tolist() == [1, 0]
+    assert choose(scores, n_positive, one=False)[0].tolist() == [0, 0]
+    assert choose(np.full((3, 4), 0.9), np.ones(3), one=True, default=2)[0].tolist() == [2] * 3
+
+
+def test_grid_grows_only_where_the_best_lies_at_an_end_and_gains():
+    axes = (Axis("lam", (0.1, 1.0, 10.0), 10.0), Axis("positive_weight", (1.0, 4.0), 4.0, least=1.0))
+
+    def grid(fixed=False):
+        return Grid(axes, [list(axis.values) for axis in axes], [fixed] * 2)
+
+    settings = grid().settings()
+    assert len(settings) == 6 and settings[1] == {"lam": 0.1, "positive_weight": 4.0}
+    means = np.array([0.5, 0.4, 0.3, 0.3, 0.2, 0.2])  # best: λ × 0.1, weight 1
+    new = grid().grow(settings, means)
+    assert [each["lam"] for each in new] == [0.1 / 10.0] * 2  # and no weight below 1
+    assert grid().grow(settings, np.array([0.3001, 0.2, 0.3, 0.3, 0.2, 0.2])) == []  # nothing to gain
+    assert grid().grow(settings, np.array([0.2, 0.2, 0.5, 0.4, 0.2, 0.2])) == []  # it lies inside
+    assert grid(fixed=True).grow(settings, means) == []  # the user's own values
+    weights = grid().grow(settings, np.array([0.2, 0.2, 0.3, 0.5, 0.2, 0.2]))
+    assert [each["positive_weight"] for each in weights] == [16.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"method": "pegasos"}, "--method pegasos"),
+        ({"by": "loss"}, "--by loss"),
+        ({"folds": 2}, "--folds 2"),
+        ({"lambdas": (1.0, 1.0)}, "--lambdas 1.0 1.0"),
+        ({"weights": (0.0,)}, "--weights 0.0"),
+        ({"method": "probe", "weights": (2.0,)}, "--weights 2.0: .* probe, only on dual"),
+        ({"method": "elastic-net", "l1": "0"}, "--l1 0"),
+        ({"l1": "1/m"}, "--l1 1/m: .* dual, only on elastic-net"),
+        ({"method": "elastic-net", "bias": True}, "--bias"),
+    ],
+)
+def test_rejects_invalid_options(options, text):
+    with pytest.raises(ConfigError, match=text):
+        TuneOptions(**options).validate()

@@ -12,7 +12,7 @@ from hpcml.model.classifier import ClassifierModel
 OPTIONS = {"grid": "2x2", "cycles": 3, "judge": "auc", "validation_share": 0.3}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(9))
 def test_no_other_cut_leaves_fewer_rows_wrong(seed):
     rng = np.random.default_rng(seed)
     positive = rng.random(30) < rng.random()
@@ -33,7 +33,7 @@ def test_estimator_command_and_file_agree_and_the_error_needs_no_threshold(tmp_p
     X, y, Y = class_data(3, 200, 6, 2, 0.4)
     data = dataset(tmp_path / "data.h5", X, Y)
     run = train("psbml", None, data, tmp_path / "run", {**OPTIONS, "seed": 4})
-    assert "cycle 1: validation area " in (tmp_path / "run" / "log.txt").read_text()
+    assert "cycle 1: validation ROC AUC " in (tmp_path / "run" / "log.txt").read_text()
     model = ClassifierModel(run.model)
     found = PsbmlClassifier(**OPTIONS, random_state=4).fit(X, y)
     assert found.threshold_ == model.thresholds[0] != 0
