@@ -22,7 +22,7 @@ from hpcml import errors
 from hpcml.cli import app as program
 from hpcml.methods.method import SUPPORT, Method
 from hpcml.methods.registry import METHODS
-from hpcml.options import default_of, flag_of, help_of
+from hpcml.options import default_value, option_flag, option_help
 
 if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
@@ -50,7 +50,7 @@ def table_of_methods() -> str:
 
 def shown_default(option: Field) -> str:
     """Return the default of an option, or an empty text if its help states the default."""
-    value = default_of(option)
+    value = default_value(option)
     if value is None or value is False or value == ():
         return ""
     return f"`{'on' if value is True else ' '.join(map(str, value)) if isinstance(value, tuple) else value}`"
@@ -58,14 +58,14 @@ def shown_default(option: Field) -> str:
 
 def flag(option: Field) -> str:
     """Return an option as it is written on the command line."""
-    name = flag_of(option.name)
+    name = option_flag(option.name)
     return f"`--no-{name}`" if "--no-" in repr(option.type) else f"`--{name}`"
 
 
 def table_of_options(method: Method) -> str:
     """A line for each option of the method."""
     lines = ["| option | default | what it does |", "|---|---|---|"]
-    texts = help_of(method.options)
+    texts = option_help(method.options)
     lines += [f"| {flag(option)} | {shown_default(option)} | {cell(texts[option.name])} |" for option in fields(method.options)]
     return "\n".join(lines)
 
@@ -100,7 +100,7 @@ def reference(name: str, function: Any) -> str:
         default = "must be given" if each.name in required else f"`{each.default!r}`"
         lines += [] if each.families else [f"| `{each.name}` | {default} | {cell(each.help)} |"]
     if function.kind.families():
-        lines.append(f"| `**options` | | {help_of(function.kind)['options']} |")
+        lines.append(f"| `**options` | | {option_help(function.kind)['options']} |")
     returns, _, rest = rest.partition("\n\nRaises\n")
     kind, *returned = returns.splitlines()[1:]
     raises, _, example = rest.partition("\n\nExamples\n--------\n")

@@ -213,11 +213,11 @@ class Dataset(dataset.DataFile):
         >>> with hpcml.Dataset("first.h5") as dataset:
         ...     n_positive = dataset.labels("train").sum(axis=0)
         """
-        from hpcml.data.shard import rows_of, slab_of, verify
+        from hpcml.data.shard import read_slab, rows_of, verify
 
         rows = self.labelled_split(split)
         self.check_unchanged()
-        slab = slab_of(self, rows, 0, rows.size)
+        slab = read_slab(self, rows, 0, rows.size)
         verify(self, slab)
         csr = (slab.y_indptr, slab.y_indices, np.broadcast_to(np.float32(1), slab.y_indices.shape))
         labels = rows_of(csr, slab.rows, self.n_labels, dense=False)

@@ -49,13 +49,13 @@ class OptionError(ConfigError):
         if in_python:
             option = f"{name}={value}"
         elif isinstance(value, bool):
-            option = f"--{'' if value else 'no-'}{flag_of(name)}"
+            option = f"--{'' if value else 'no-'}{option_flag(name)}"
         else:
             values = value if isinstance(value, tuple) else (value,)
-            option = " ".join([f"--{flag_of(name)}", *(str(each) for each in values if each is not None)])
+            option = " ".join([f"--{option_flag(name)}", *(str(each) for each in values if each is not None)])
         if not self.others:
             return f"{option}: {self.why}"
-        others = " or ".join(other if in_python else f"--{flag_of(other)}" for other in self.others)
+        others = " or ".join(other if in_python else f"--{option_flag(other)}" for other in self.others)
         return f"{option}: {self.why} {others}; remove it"
 
 
@@ -103,7 +103,7 @@ class Stopped(Interrupted):
     """Work was stopped; its driver saves the state."""
 
 
-def flag_of(field_name: str) -> str:
+def option_flag(field_name: str) -> str:
     """Return the flag (without dashes) and TOML key of an option."""
     return "lambda" if field_name == "lam" else field_name.replace("_", "-")
 
@@ -160,7 +160,7 @@ def nearest(word: str, known: Iterable[str], list_command: str = "") -> str:
     return f"run `{list_command}` for the list" if list_command else ""
 
 
-def is_of_the_system(error: Exception) -> TypeGuard[OSError]:
+def is_system_error(error: Exception) -> TypeGuard[OSError]:
     """Return whether reading failed for a reason that is unrelated to the file's content."""
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE)
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from cyclopts import Parameter, Token
 
 from hpcml.errors import OptionError
-from hpcml.errors import flag_of as flag_of
+from hpcml.errors import option_flag as option_flag
 
 Several = Parameter(consume_multiple=True, negative="")  # option with several values: --name A B, or --name A --name B
 Flag = Annotated[bool, Parameter(negative="")]
@@ -78,7 +78,7 @@ def texts_behind(kind: type) -> dict[str, str]:
 
 
 @cache
-def help_of(kind: type) -> dict[str, str]:
+def option_help(kind: type) -> dict[str, str]:
     """Return the help of each option of a dataclass, in one line."""
     docs: dict[str, str] = {}
     for each in reversed(kind.__mro__):
@@ -86,7 +86,7 @@ def help_of(kind: type) -> dict[str, str]:
     return {option.name: docs[option.name] for option in fields(kind)}
 
 
-def default_of(option: Field) -> object:
+def default_value(option: Field) -> object:
     """Return the default of an option; MISSING if it is required."""
     return option.default if option.default_factory is MISSING else option.default_factory()
 
@@ -150,7 +150,7 @@ def check_rules(options: Any, *inputs: str) -> None:
     check_sizes(options)
     values = {option.name: getattr(options, option.name) for option in fields(options)}
     hints = get_type_hints(type(options), include_extras=True)
-    defaults = {option.name: default_of(option) for option in fields(options)}
+    defaults = {option.name: default_value(option) for option in fields(options)}
     set_options = {name for name, value in values.items() if defaults[name] is not MISSING and value != defaults[name]}
     for name, value in values.items():
         parts = value if isinstance(value, tuple) else (value,)

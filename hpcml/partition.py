@@ -21,7 +21,7 @@ def even_bounds(n: int, n_parts: int) -> np.ndarray:
     return np.array([part * n // n_parts for part in range(n_parts + 1)], dtype=np.int64)
 
 
-def share_of(n: int, rank: int, n_ranks: int) -> tuple[int, int]:
+def even_range(n: int, rank: int, n_ranks: int) -> tuple[int, int]:
     """Return begin and end of a rank's part in an even division of 0..n."""
     return rank * n // n_ranks, (rank + 1) * n // n_ranks
 

@@ -39,7 +39,7 @@ class StopSignals:
 
 
 @contextmanager
-def undone(action: Callable[[], object]) -> Iterator[None]:
+def cleanup_on_exit(action: Callable[[], object]) -> Iterator[None]:
     """Run `action`, which removes unfinished files, if a signal ends the process during the body."""
     ACTIONS.append(action)
     try:

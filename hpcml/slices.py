@@ -16,7 +16,7 @@ ROW_VALUES = 64  # cost of a row, in values, in addition to its values
 StopCheck = Callable[[], None]  # raises an exception to stop the work
 
 
-def never_stop() -> None: ...
+def no_stop_check() -> None: ...
 
 
 def stop_at(signals: StopSignals, doing: str) -> StopCheck:

@@ -29,21 +29,21 @@ from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.thresholds import ThresholdSearch, calibrate, threshold
-from hpcml.files.atomic import write_whole
-from hpcml.files.hdf5 import MADE_BY, MADE_ON
+from hpcml.files.atomic import write_atomically
+from hpcml.files.hdf5 import COMPUTED_BY, WRITTEN_BY
 from hpcml.kernels.processor import computed_by
 from hpcml.log import Log
 from hpcml.methods.registry import METHODS, train
 from hpcml.model.linear import Model
 from hpcml.model.open import share_model
 from hpcml.model.raw_input import GROUP as RAW_INPUT
-from hpcml.options import flag_of
+from hpcml.options import option_flag
 from hpcml.prediction.predict import predict, write_scores
-from hpcml.run.session import Session, Target, opened_both
+from hpcml.run.session import Session, Target, open_model_and_dataset
 from hpcml.tuning.options import TuneOptions
 from hpcml.tuning.tune import tune
 
-NOT_CONTENT = frozenset({"hpcml-version", MADE_BY, MADE_ON, "model"})  # versions, processor, libraries, path of the model
+NOT_CONTENT = frozenset({"hpcml-version", WRITTEN_BY, COMPUTED_BY, "model"})  # versions, processor, libraries, path of the model
 Digests = dict[str, dict[str, str]]  # training -> result -> digest
 SHIPPED = Path(__file__).with_name("bits.json")
 # With 240 rows, another exp in `elastic-net` changed no digest; with 1500, neither did another one in `psbml`.
@@ -107,7 +107,7 @@ def name_training(method: str, options: Mapping[str, Any]) -> str:
     words = [method]
     for name, value in options.items():
         values = value if isinstance(value, tuple) else (value,)
-        words += [f"--{flag_of(name)}", *(str(each) for each in values if each is not True)]
+        words += [f"--{option_flag(name)}", *(str(each) for each in values if each is not True)]
     return " ".join(words)
 
 
@@ -172,7 +172,7 @@ def _digest_results(session: Session, model: Path, data: Path) -> dict[str, str]
     comm, log = session.comm, session.log
     files = {name: model.with_name(f"{name}.h5") for name in ("scores", "thresholds", "sigmoids", "probabilities")}
     files["measures"] = model.with_name("measures.json")
-    with opened_both(session, model, data) as (opened, dataset):
+    with open_model_and_dataset(session, model, data) as (opened, dataset):
         write_scores(comm, opened, dataset, SPLIT, files["scores"], False, log)
         evaluation = evaluate(comm, opened, dataset, SPLIT, log)
         mpi.run_on_root(comm, f"writing {files['measures']}", lambda: evaluation.write_json(files["measures"]))
@@ -206,7 +206,7 @@ def read_shipped() -> Digests:
 
 def write_digests(path: Path, digests: Digests) -> None:
     """Write digests, and the processor and the libraries that computed them. Raises DataError."""
-    write_whole(path, (json.dumps({"made-on": computed_by(), "digests": digests}, indent=1) + "\n").encode())
+    write_atomically(path, (json.dumps({"made-on": computed_by(), "digests": digests}, indent=1) + "\n").encode())
 
 
 def describe_difference(digests: Mapping[str, str], expected: Mapping[str, str] | None) -> str:

@@ -23,10 +23,10 @@ from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.files.atomic import sync
 from hpcml.log import Log, joined, plural, size
 from hpcml.methods.registry import method_named, train
-from hpcml.mpi.memory import memory_of_node, room_per_rank
+from hpcml.mpi.memory import node_memory, room_per_rank
 from hpcml.mpi.runtime import node_name
 from hpcml.run.session import Session, Target
-from hpcml.signals import StopSignals, undone
+from hpcml.signals import StopSignals, cleanup_on_exit
 
 _BYTES = 8 << 20  # size of each rank's test file, and of the large sum
 _ROWS = 2000
@@ -67,7 +67,7 @@ def _temporary_folder(comm: mpi.Comm, folder: Path) -> Iterator[None]:
 
     mpi.run_on_root(comm, f"creating {folder}", create)
     remove = partial(shutil.rmtree, folder, ignore_errors=True)
-    with undone(remove):
+    with cleanup_on_exit(remove):
         try:
             yield
         except BaseException:
@@ -145,7 +145,7 @@ def check_cores(comm: mpi.Comm, findings: Findings) -> None:
 
 def check_memory(comm: mpi.Comm, findings: Findings) -> None:
     """Report the lowest memory limit of any rank. Collective over `comm`."""
-    limit, room = memory_of_node(), room_per_rank(comm)
+    limit, room = node_memory(), room_per_rank(comm)
     lowest, source, node = min(comm.allgather((int(limit), limit.source, node_name())))
     findings.add("ok", f"memory: {size(lowest)} on {node} ({source}); {size(room)} per rank for rows and weights")
 

@@ -15,7 +15,7 @@ from hpcml.cli import about
 from hpcml.cli.config_files import check_text, read_config_files, shorten
 from hpcml.cli.families import ABOUT, COMMANDS, arrange, explain_foreign_option, import_operation, make_family_app
 from hpcml.commands.operation import Operation, TrainingOperation, format_help, make_command
-from hpcml.errors import ConfigError, OptionError, flag_of, nearest_name
+from hpcml.errors import ConfigError, OptionError, nearest_name, option_flag
 from hpcml.log import Log, say
 from hpcml.signals import StopSignals
 
@@ -123,5 +123,5 @@ def _add_command(job: Any) -> Any:
         return replace(job, operation=parse(list(job.command))) if job.command else job
     except ConfigError as error:
         match = re.match(r"Unknown option: (--[\w-]+)\.(?: Did you mean (--[\w-]+)\?)?", str(error))
-        near = nearest_name(match[1], [match[2] or "", *(f"--{flag_of(each.name)}" for each in fields(job))]) if match else None
+        near = nearest_name(match[1], [match[2] or "", *(f"--{option_flag(each.name)}" for each in fields(job))]) if match else None
         raise error if near is None else ConfigError(f"Unknown option: {match[1]}. Did you mean {near}?") from None

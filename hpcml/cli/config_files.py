@@ -14,7 +14,7 @@ import cyclopts
 
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.opening import read_small
-from hpcml.options import LARGEST, flag_of
+from hpcml.options import LARGEST, option_flag
 
 LONGEST = 60  # characters of a word in a message
 COMMON_KEYS = {"data": str, "output": str}  # keys of every method
@@ -77,7 +77,7 @@ def list_types(options: type) -> dict[str, type]:
         if get_origin(hint) in (Union, UnionType):
             (hint,) = (each for each in get_args(hint) if each is not type(None))
         types[name] = str if get_origin(hint) is Literal else get_origin(hint) or hint
-    return {flag_of(field.name): types[field.name] for field in fields(options)}
+    return {option_flag(field.name): types[field.name] for field in fields(options)}
 
 
 def _check_value(path: Path, key: str, value: object, kind: type) -> None:

@@ -15,7 +15,7 @@ from cyclopts import App, Group
 
 from hpcml.commands.operation import make_command
 from hpcml.errors import ConfigError, nearest
-from hpcml.options import flag_of
+from hpcml.options import option_flag
 
 if TYPE_CHECKING:
     from cyclopts.help import HelpPanel
@@ -79,15 +79,15 @@ def make_family_app(tokens: list[str]) -> App:
 
 def explain_foreign_option(tokens: list[str]) -> None:
     """Raise ConfigError for an option that only other methods have."""
-    from hpcml.methods.registry import METHODS, method_named, users_of
+    from hpcml.methods.registry import METHODS, method_named, methods_with_option
 
     method = method_named(tokens[1])
-    flags = {flag_of(option): option for each in METHODS.values() for option in each.option_names}
+    flags = {option_flag(option): option for each in METHODS.values() for option in each.option_names}
     for token in tokens[2:]:
         name = token.partition("=")[0].removeprefix("--")
         flag = name if name in flags else name.removeprefix("no-")
         if token.startswith("--") and flag in flags and flags[flag] not in method.option_names:
-            users = ", ".join(users_of(flags[flag]))
+            users = ", ".join(methods_with_option(flags[flag]))
             raise ConfigError(f"--{name} has no effect on {method.name}, only on {users}; remove it")
 
 

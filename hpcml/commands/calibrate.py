@@ -41,9 +41,9 @@ class Calibrate(Operation["CalibrationReport"]):
     def execute(self, session: Session) -> CalibrationReport:
         """The report as a text, with slope and offset of each label as `sigmoids`. Collective over the session."""
         from hpcml.evaluation.thresholds import calibrate
-        from hpcml.run.session import opened_both
+        from hpcml.run.session import open_model_and_dataset
 
-        with opened_both(session, self.model, self.data) as (model, dataset):
+        with open_model_and_dataset(session, self.model, self.data) as (model, dataset):
             return calibrate(session.comm, model, dataset, self.split, self.output, self.force, session.log)
 
 

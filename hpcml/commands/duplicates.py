@@ -47,9 +47,9 @@ class FindDuplicates(Operation["Duplicates"]):
     def execute(self, session: Session) -> Duplicates:
         """The report as a text on all ranks, with the consistency of each label as `labels`. Collective over the session."""
         from hpcml.near_duplicates.search import find_duplicates
-        from hpcml.run.session import opened_dataset
+        from hpcml.run.session import open_shared_dataset
 
-        with opened_dataset(session, self.data) as dataset:
+        with open_shared_dataset(session, self.data) as dataset:
             check_outputs(session, self.force, [dataset.path], output=self.output, csv=self.csv, json=self.json)
             return find_duplicates(session.comm, dataset, self.split, self.similarity, self.output, session.log)
 

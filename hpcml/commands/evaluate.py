@@ -60,13 +60,13 @@ class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
         from hpcml.evaluation.bioasq import evaluate_bioasq
         from hpcml.evaluation.evaluate import evaluate
         from hpcml.evaluation.hints import hint_at_low_recall
-        from hpcml.evaluation.seen import split_to_judge
-        from hpcml.run.session import opened_both
+        from hpcml.evaluation.seen import choose_split
+        from hpcml.run.session import open_model_and_dataset
 
         comm, log = session.comm, session.log
-        with opened_both(session, self.model, self.data, self.threshold) as (model, dataset):
+        with open_model_and_dataset(session, self.model, self.data, self.threshold) as (model, dataset):
             check_outputs(session, self.force, [self.model, self.data], csv=self.csv, json=self.json)
-            split = split_to_judge(comm, dataset, self.split, log)
+            split = choose_split(comm, dataset, self.split, log)
             if self.measures is not None:
                 return evaluate_bioasq(comm, model, dataset, split, self.descriptors, log)
             result = evaluate(comm, model, dataset, split, log, None if self.labels is None else list(self.labels))

@@ -80,21 +80,21 @@ class Explain(Operation[Answer]):
         them, and `as_dict()` returns its content. Collective over the session.
         """
         from hpcml.evaluation.explain import explain, explain_rows
-        from hpcml.evaluation.seen import split_to_judge
+        from hpcml.evaluation.seen import choose_split
         from hpcml.evaluation.unlearnt import find_unlearnt
         from hpcml.evaluation.wrong import most_wrong
         from hpcml.model.open import share_model
-        from hpcml.run.session import opened_dataset
+        from hpcml.run.session import open_shared_dataset
 
         comm, log, top = session.comm, session.log, self.top or 10
         model = share_model(comm, self.model)
         check_outputs(session, self.force, [self.model, self.data, self.titles], json=self.json)
-        with nullcontext() if self.data is None else opened_dataset(session, self.data) as dataset:
+        with nullcontext() if self.data is None else open_shared_dataset(session, self.data) as dataset:
             if self.row:
                 return explain_rows(comm, model, dataset, self.row, self.label, top)
             if self.wrong is None and not self.unlearnt:
                 return explain(comm, model, self.label, top, self.json is not None or not self.shown_only)
-            split = split_to_judge(comm, dataset, self.split, log)
+            split = choose_split(comm, dataset, self.split, log)
             if self.wrong is not None:
                 return most_wrong(comm, model, dataset, split, self.label, self.wrong, log, self.titles)
             return find_unlearnt(comm, model, dataset, split, log)

@@ -37,7 +37,7 @@ from cyclopts import Parameter, Token
 
 from hpcml import loading
 from hpcml.errors import ConfigError, OptionError, nearest
-from hpcml.options import Or, check_rules, default_of, help_of, iterate_types
+from hpcml.options import Or, check_rules, default_value, iterate_types, option_help
 
 if TYPE_CHECKING:
     from hpcml.log import Log
@@ -146,10 +146,10 @@ class TrainingOperation(Operation[R]):
 @contextmanager
 def python_session(comm: Comm | None, log: Log | None, signals: StopSignals | None = None) -> Iterator[Session]:
     """Open a session whose errors name parameters instead of flags. Collective over `comm`."""
-    from hpcml.run.session import session_of
+    from hpcml.run.session import open_session
 
     try:
-        with session_of(comm, log, signals) as session:
+        with open_session(comm, log, signals) as session:
             yield session
     except OptionError as error:
         error.in_python = True
@@ -167,7 +167,7 @@ def make_command(kind: Any, texts: Mapping[str, str] | None = None, **preset: An
     A field that is a dataclass of options becomes flags; a dataclass in `preset` has their defaults. Other values of `preset` are
     constant and have no flag. `texts` replaces the help of fields.
     """
-    hints, texts = get_type_hints(kind, include_extras=True), {**help_of(kind), **(texts or {})}
+    hints, texts = get_type_hints(kind, include_extras=True), {**option_help(kind), **(texts or {})}
     positional = (
         inspect.Parameter.POSITIONAL_OR_KEYWORD if issubclass(kind, TrainingOperation) else inspect.Parameter.POSITIONAL_ONLY
     )
@@ -180,7 +180,7 @@ def make_command(kind: Any, texts: Mapping[str, str] | None = None, **preset: An
             continue
         if any(setting.parse is False for setting in settings):
             continue
-        default = default_of(field)
+        default = default_value(field)
         if is_dataclass(hint) or name in preset:
             default = preset[name] if name in preset else hint()
             hint = Annotated[type(default), Parameter(name="*")]
@@ -223,7 +223,7 @@ def make_function(kind: type[Operation[R]], name: str = "") -> Callable[..., R]:
     """Return the Python function of a command, whose parameters are the fields. Default name: the module's."""
     cls: Any = kind
     names, known = [field.name for field in fields(cls) if not field.kw_only], {field.name for field in fields(cls)} - FLAG_ONLY
-    required = {field.name for field in fields(cls) if default_of(field) is MISSING} - {"options"}
+    required = {field.name for field in fields(cls) if default_value(field) is MISSING} - {"options"}
 
     def call(*args: Any, **kwargs: Any) -> R:
         values: dict[str, Any] = dict(zip(names, args, strict=False)) | kwargs
@@ -275,7 +275,7 @@ def _list_fields(kind: Any) -> Iterator[PythonParameter]:
     """Yield the fields of a command or of a dataclass of options as parameters."""
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
-        name, hint, default = field.name, hints[field.name], default_of(field)
+        name, hint, default = field.name, hints[field.name], default_value(field)
         if name in FLAG_ONLY:
             continue
         is_keyword = field.kw_only or not issubclass(kind, Operation)
@@ -284,7 +284,7 @@ def _list_fields(kind: Any) -> Iterator[PythonParameter]:
         types = [RUN_ONLY[name], "None"] if name in RUN_ONLY else _name_types(Literal[losses] if losses else hint)
         texts = [each.help for each in getattr(hint, "__metadata__", ()) if isinstance(each, Parameter) and each.help]
         default = inspect.Parameter.empty if default is MISSING else default
-        text = FLAG.sub(_name_parameter, texts[0] if texts else help_of(kind)[name])
+        text = FLAG.sub(_name_parameter, texts[0] if texts else option_help(kind)[name])
         yield PythonParameter(name, kind_of_parameter, tuple(types), default, text)
 
 

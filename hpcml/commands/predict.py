@@ -71,7 +71,7 @@ class Predict(Operation[Path]):
         from hpcml.prediction.predict import predict, write_scores
         from hpcml.prediction.raw_rows import RowMaker
         from hpcml.prediction.records import RecordStream, SvmlightRows, kind_of_data, predict_stream
-        from hpcml.run.session import opened_dataset
+        from hpcml.run.session import open_shared_dataset
 
         comm, log, output, data = session.comm, session.log, self.output, self.data
         model = share_model(comm, self.model)
@@ -90,7 +90,7 @@ class Predict(Operation[Path]):
             inputs = [model.path, *([] if str(data) == "-" else [data])]
             predict_stream(comm, model, open_rows, inputs, output, self.force, log, self.top, self.format)
             return output
-        with opened_dataset(session, data) as dataset:
+        with open_shared_dataset(session, data) as dataset:
             if self.all_scores:
                 write_scores(comm, model, dataset, self.split, output, self.force, log)
             else:

@@ -35,10 +35,10 @@ class Prune(Operation["Pruning"]):
 
     def execute(self, session: Session) -> Pruning:
         """Evaluate the pruned models and write the last one. Collective over the session."""
-        from hpcml.evaluation.seen import split_to_judge
+        from hpcml.evaluation.seen import choose_split
         from hpcml.reduce.prune import prune
-        from hpcml.run.session import opened_both
+        from hpcml.run.session import open_model_and_dataset
 
-        with opened_both(session, self.model, self.data) as (model, dataset):
-            split = split_to_judge(session.comm, dataset, self.split, session.log)
+        with open_model_and_dataset(session, self.model, self.data) as (model, dataset):
+            split = choose_split(session.comm, dataset, self.split, session.log)
             return prune(session.comm, model, dataset, split, self.below, self.output, self.force, session.log)

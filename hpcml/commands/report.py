@@ -46,7 +46,7 @@ class ReportPage(Operation[Path]):
         from datetime import UTC, datetime
 
         from hpcml import mpi
-        from hpcml.files.atomic import check_output, write_whole
+        from hpcml.files.atomic import check_output, write_atomically
         from hpcml.reporting.gather import gather
         from hpcml.reporting.page import check_packages, page
 
@@ -69,7 +69,7 @@ class ReportPage(Operation[Path]):
                 raise OptionError("optimiser", True, "has no effect: no run is of a linear model")
             title = f"hpcml report: {', '.join(each.facts.name for each in reports)}"
             text = page(reports, title, f"{datetime.now(UTC):%Y-%m-%d}", self.optimiser)
-            write_whole(output, text.encode(errors="backslashreplace"))
+            write_atomically(output, text.encode(errors="backslashreplace"))
             log(f"{output}: {len(text) / 1e6:.2f} MB about {plural(len(reports), 'run')}")
 
         mpi.run_on_root(comm, f"writing {output}", write)

@@ -58,10 +58,10 @@ class Threshold(Operation["ThresholdReport"]):
     def execute(self, session: Session) -> ThresholdReport:
         """The report as a text. Collective over the session."""
         from hpcml.evaluation.thresholds import ThresholdSearch, threshold
-        from hpcml.run.session import opened_both
+        from hpcml.run.session import open_model_and_dataset
 
         search = ThresholdSearch(self.measure, self.method, self.min_positives, self.chance)
-        with opened_both(session, self.model, self.data) as (model, dataset):
+        with open_model_and_dataset(session, self.model, self.data) as (model, dataset):
             return threshold(session.comm, model, dataset, self.split, search, self.output, self.force, session.log)
 
 

@@ -22,7 +22,7 @@ from hpcml.conversion.jsonl import MAX_KEYS, check_fields, check_string, parse_j
 from hpcml.conversion.part import Part
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.errors import ConfigError, DataError, OptionError, nearest
-from hpcml.files.lines import plain_name, plain_size, read_lines
+from hpcml.files.lines import plain_name, read_lines, uncompressed_size
 from hpcml.files.opening import decoded
 from hpcml.log import is_unicode, named, plural
 from hpcml.partition import bounds_in_items
@@ -125,7 +125,7 @@ def _subject_lines(path: Path, language: str | None, max_line: int) -> Iterator[
         raise ConfigError(f"{path}: labels in {', '.join(languages)}; choose one with --language")
     if language is not None and language not in languages:
         raise OptionError("language", language, f"{path} has no labels in this language; {nearest(language, languages)}")
-    all_rows = Segment(path, table.begin, plain_size(path), table.lines)
+    all_rows = Segment(path, table.begin, uncompressed_size(path), table.lines)
     for _, number, values in read_rows(all_rows, table.names, DIALECT, max_line):
         if isinstance(values, DataError):
             raise values
@@ -145,7 +145,7 @@ class Piece(NamedTuple):
 
 
 def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[list[Piece]]:
-    """Return the pieces that each rank reads. Local; raises DataError, and as `open_plain`.
+    """Return the pieces that each rank reads. Local; raises DataError, and as `open_decompressed`.
 
     The ending gives the kind of a file, as in Annif: .csv, .jsonl, otherwise .tsv. Files of a folder are sorted by name, texts
     first.
@@ -163,7 +163,7 @@ def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[l
             files += [(file.suffix, file, file.stat().st_size + 1) for file in documents]
             continue
         ending = Path(plain_name(path)).suffix.lower()
-        size = plain_size(path)
+        size = uncompressed_size(path)
         if size == 0:
             raise DataError(f"{path}: the file is empty; expected at least one document")
         files.append((ending if ending in (".csv", ".jsonl") else ".tsv", path, size))

@@ -33,7 +33,7 @@ from hpcml.conversion.table import (
     read_table,
 )
 from hpcml.errors import ConfigError, DataError, OptionError
-from hpcml.files.lines import BYTE_ORDER_MARK, open_plain, plain_size
+from hpcml.files.lines import BYTE_ORDER_MARK, open_decompressed, uncompressed_size
 from hpcml.files.opening import decoded, read_small
 from hpcml.log import named, plural
 from hpcml.partition import offsets
@@ -77,11 +77,11 @@ class Attribute(NamedTuple):
 
 def read_header(path: Path, max_line: int) -> tuple[list[Attribute], list[str], int]:
     """Return the attributes, the names of the labels of MEKA's -C, and the byte at which the rows begin. Raises DataError, and as
-    `open_plain`.
+    `open_decompressed`.
     """
     attributes: dict[str, Attribute] = {}
     n_labels, number, begin, is_data = 0, 0, 0, False
-    with open_plain(path) as file:
+    with open_decompressed(path) as file:
         while not is_data and (line := file.readline(max_line + 1)):
             number += 1
             where = f"{path}: line {number}"
@@ -232,7 +232,7 @@ def read_arff(task: Conversion) -> Part:
     (path,), doing, like = task.inputs, f"reading {task.input_name}", task.like
     attributes, relation_labels, first = mpi.run_on_root(task.comm, doing, lambda: read_header(path, task.max_line))
     names = [attribute.name for attribute in attributes]
-    size = mpi.run_on_root(task.comm, doing, lambda: plain_size(path))
+    size = mpi.run_on_root(task.comm, doing, lambda: uncompressed_size(path))
     begin, end = task.share(size - first)
     lines = lines_of(task, path, first + begin, first + end, BLOCK)
     blocks = iter(lambda: list(islice(lines, BATCH)), [])

@@ -18,7 +18,7 @@ from hpcml.conversion.part import Part
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.data.descriptors import Descriptors, read_descriptors
 from hpcml.errors import DataError
-from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, open_plain, plain_size
+from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, open_decompressed, uncompressed_size
 from hpcml.log import named
 
 WHOLE_BYTES = 1 << 25  # uncompressed
@@ -37,7 +37,7 @@ def read_bioasq(task: Conversion) -> Part:
     unknown: set[str] = set()
     closed: list[bool] = []
     corpus = Corpus(task)
-    is_small = mpi.run_on_root(task.comm, f"reading {task.input_name}", lambda: plain_size(path)) <= WHOLE_BYTES
+    is_small = mpi.run_on_root(task.comm, f"reading {task.input_name}", lambda: uncompressed_size(path)) <= WHOLE_BYTES
     begin, end = (0, 0) if is_small else byte_range(comm, path)
     with reading(task):
         for where, article in _read_whole_file(path, task) if is_small else _read_lines(task, path, begin, end, closed):
@@ -77,7 +77,7 @@ def _to_document(article: Any, descriptors: Descriptors | None, unknown: set[str
 
 def _read_whole_file(path: Path, task: Conversion) -> Iterator[tuple[object, Any]]:
     """Yield (location, article) of this rank's share of a small file. Raises DataError."""
-    with open_plain(path) as file:
+    with open_decompressed(path) as file:
         content = file.read(WHOLE_BYTES + 1)
     with error_location(path):
         value = parse_json(content.removeprefix(BYTE_ORDER_MARK), f"expected {EXPECTED}")

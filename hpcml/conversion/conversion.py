@@ -21,7 +21,7 @@ from hpcml.files.opening import read_small
 from hpcml.log import Log
 from hpcml.model.open import kind_of, open_model, require_raw_input
 from hpcml.model.raw_input import RawInput
-from hpcml.partition import bounds_by_weight, offsets, share_of
+from hpcml.partition import bounds_by_weight, even_range, offsets
 
 LONGEST_NAME = 1 << 16  # bytes
 PAIR = "the old and the new name of a label, separated by a tab"
@@ -64,7 +64,7 @@ class Conversion:
 
     def share(self, n: int) -> tuple[int, int]:
         """Return this rank's even share of n rows: begin, end."""
-        return share_of(n, self.comm.rank, self.comm.size)
+        return even_range(n, self.comm.rank, self.comm.size)
 
     def share_by_weight(self, weights: Sequence[int]) -> tuple[int, int]:
         """Return this rank's range of consecutive items of about equal total weight: begin, end."""

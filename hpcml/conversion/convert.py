@@ -32,7 +32,7 @@ from hpcml.files.hdf5 import (
     write_strings,
 )
 from hpcml.files.lines import unpacked_once
-from hpcml.files.slabs import Slab, SlabFile, editing, new_file
+from hpcml.files.slabs import Slab, SlabFile, new_file, open_for_update
 from hpcml.files.spool import slices
 from hpcml.log import Log, joined, named, plural
 from hpcml.options import quoted_name
@@ -243,7 +243,7 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
         with ExitStack() as stack:
             with mpi.agreed(comm, doing):
                 if comm.rank == 0:
-                    file = stack.enter_context(editing(out.path, target=out.target))
+                    file = stack.enter_context(open_for_update(out.path, target=out.target))
                     create_strings(file, "row_ids", n_rows)
             mpi.stream_to_root(comm, chunks, write)
             with mpi.agreed(comm, doing):

@@ -20,10 +20,10 @@ from hpcml.conversion.labels import MISSING
 from hpcml.conversion.part import Part
 from hpcml.conversion.records import BadRecords
 from hpcml.conversion.table import NAME_COLUMNS, Batch, Roles, columns_to_read, read_table
-from hpcml.data.svmlight import number_of
+from hpcml.data.svmlight import parse_number
 from hpcml.errors import ConfigError, DataError, repeated
-from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, go_to, open_plain, plain_size
-from hpcml.files.table import unescaped_formulas
+from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, open_decompressed, skip_to, uncompressed_size
+from hpcml.files.table import unescape_formulas
 from hpcml.log import is_unicode, plural
 from hpcml.partition import bounds_in_items
 
@@ -156,8 +156,8 @@ def check_header(path: Path, names: list[str] | DataError | None) -> list[str]:
 
 
 def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
-    """Return the header of a file. Raises DataError if there is none, and as `open_plain`."""
-    with open_plain(path) as file:
+    """Return the header of a file. Raises DataError if there is none, and as `open_decompressed`."""
+    with open_decompressed(path) as file:
         first = file.readline(max_line + 1)
         if not first:
             raise DataError(f"{path}: the file is empty; expected a header line with column names")
@@ -184,8 +184,8 @@ def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int)
             starts.append((position, line))
 
     add_starts(at, lines)
-    with open_plain(table.path) as file:
-        go_to(file, table.begin)
+    with open_decompressed(table.path) as file:
+        skip_to(file, table.begin)
         while len(starts) < len(targets) and (block := file.read(BLOCK_BYTES)):
             if not block.endswith(b"\n"):
                 block += file.readline(max_line + 1)
@@ -226,13 +226,13 @@ def read_rows(
     """Yield (byte after the row, line, values) of each non-empty row; bytes that are not UTF-8 are surrogates.
 
     A bad row yields a DataError in place of values. Raises DataError if the rest of the file cannot be divided into rows, and as
-    `open_plain`.
+    `open_decompressed`.
     """
     path, begin, end, lines = segment
     if begin >= end:
         return
-    with open_plain(path) as file:
-        go_to(file, begin)
+    with open_decompressed(path) as file:
+        skip_to(file, begin)
         rows = CsvReader(path, _lines(file, max_line), begin, lines, dialect, max_line)
         yield from rows.records(names, end, misread)
         if misread is not None:
@@ -260,7 +260,7 @@ def read_csv(task: Conversion) -> Part:
                 between = f"columns seem to be separated by {other!r}; use {way}"
                 raise ConfigError(f"{what}: line 1: one column, {names[0][:60]!r}; {between}")
         Roles.from_options(task.options, names).check(str(what), names)
-        bounds = bounds_in_items([plain_size(table.path) - table.begin for table in tables], task.comm.size)
+        bounds = bounds_in_items([uncompressed_size(table.path) - table.begin for table in tables], task.comm.size)
         divided = [divide(table, table_bounds, dialect, task.max_line) for table, table_bounds in zip(tables, bounds, strict=True)]
         return [table.names for table in tables], divided
 
@@ -354,7 +354,7 @@ def csv_batch(
             if "_" in (together := "".join(values)) or not together.isascii():
                 raise ValueError("float() takes underscores and the digits of other scripts")
         except ValueError:
-            wrong = next(number for number, value in enumerate(values) if number_of(value or "0") is None)
+            wrong = next(number for number, value in enumerate(values) if parse_number(value or "0") is None)
             row, column = divmod(wrong, len(numbers))
             value_text = values[wrong][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             if len(value_text) > 1 and value_text[0] == '"' == value_text[-1]:
@@ -373,5 +373,5 @@ def csv_batch(
             row = next(row for row, text in enumerate(texts) if not is_unicode(text))
             value_text = texts[row][:100].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             raise DataError(f"{locate(row)}: column {name!r}: {value_text!r} is not UTF-8; save the file as UTF-8")
-        columns_read[name] = unescaped_formulas(texts) if "'" in together else texts
+        columns_read[name] = unescape_formulas(texts) if "'" in together else texts
     return Batch(len(rows), columns_read, locate)

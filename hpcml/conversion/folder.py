@@ -12,7 +12,7 @@ from hpcml.conversion.part import Part
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.errors import DataError, OptionError
-from hpcml.files.opening import read_beginning
+from hpcml.files.opening import read_at_most
 from hpcml.log import is_unicode, named, plural
 
 DEFAULT_ENCODING = "utf-8"
@@ -45,7 +45,7 @@ def find_files(folder: Path, encoding: str) -> list[tuple[str, int]]:
 
 def read_text(path: Path, encoding: str, limit: int) -> str:
     """Return the text of a file of at most `limit` bytes. Raises DataError, OSError."""
-    content = read_beginning(path, limit)
+    content = read_at_most(path, limit)
     if len(content) > limit:
         raise DataError(f"{path}: longer than {limit / 2**20:g} MiB; shorten it, or raise --max-line-mb")
     try:

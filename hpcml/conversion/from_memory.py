@@ -17,7 +17,7 @@ from hpcml.conversion.number_rows import NumberRows, csr_blocks, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.table import Batch, Roles, columns_to_read, describe_rows, read_table, row_namer
-from hpcml.data.in_memory import sound_csr
+from hpcml.data.in_memory import check_csr
 from hpcml.errors import ConfigError, DataError, MatrixError, OptionError
 from hpcml.log import Log
 
@@ -29,7 +29,7 @@ def _csr(matrix: Any, name: str) -> Any:
     import scipy.sparse as sp
 
     try:
-        csr = sp.csr_matrix(sound_csr(matrix, name))
+        csr = sp.csr_matrix(check_csr(matrix, name))
     except MatrixError:
         raise
     except (TypeError, ValueError) as error:

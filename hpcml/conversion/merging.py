@@ -17,7 +17,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.vocabulary import pack, unpack
-from hpcml.files.spool import Spool, StringSpool
+from hpcml.files.spool import DiskArray, DiskStrings
 from hpcml.partition import offsets
 
 RUN_WORDS = 1 << 19  # distinct words per run, held in memory
@@ -33,8 +33,8 @@ class Runs:
     """This rank's words in sorted runs, in temporary files. Local; raises OSError."""
 
     def __init__(self, scratch: Path) -> None:
-        self.words, self.numbers = StringSpool(scratch), Spool(scratch, np.int32)
-        self.counts, self.ids = Spool(scratch, np.int64), Spool(scratch, np.int64)
+        self.words, self.numbers = DiskStrings(scratch), DiskArray(scratch, np.int32)
+        self.counts, self.ids = DiskArray(scratch, np.int64), DiskArray(scratch, np.int64)
         self.bounds = [0]
         self.samples: list[bytes] = []
 
@@ -68,7 +68,7 @@ class KeyRuns:
     """This rank's keys (int64, possibly repeated) and counts, in temporary files. Local; raises OSError."""
 
     def __init__(self, scratch: Path) -> None:
-        self.keys, self.counts, self.bounds = Spool(scratch, np.int64), Spool(scratch, np.int64), [0]
+        self.keys, self.counts, self.bounds = DiskArray(scratch, np.int64), DiskArray(scratch, np.int64), [0]
         self.samples = np.zeros(0, dtype=np.int64)
         self._waiting: list[np.ndarray] = []
 
@@ -116,9 +116,9 @@ def cut_runs(
     return ranges
 
 
-def merge_runs(comm: mpi.Comm, runs: Runs, min_count: int, scratch: Path) -> tuple[StringSpool, np.ndarray]:
+def merge_runs(comm: mpi.Comm, runs: Runs, min_count: int, scratch: Path) -> tuple[DiskStrings, np.ndarray]:
     """Return the words with a count of at least `min_count`, whose ids the runs receive, and the counts. Collective over `comm`."""
-    vocabulary, sums = StringSpool(scratch), [np.zeros(0, dtype=np.int64)]
+    vocabulary, sums = DiskStrings(scratch), [np.zeros(0, dtype=np.int64)]
     samples = sorted(code for packed in mpi.allgather_arrays(comm, pack(runs.samples)) for code in unpack(packed))
     ranges = cut_runs(comm, runs.bounds, RANGE_WORDS, samples, lambda position: runs.words.codes(position, position + 1)[0])
     for first in range(0, len(ranges), comm.size):

@@ -12,7 +12,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import LabelledRows, Part, RowBuffer, make_part
 from hpcml.conversion.split import row_splits
-from hpcml.data.in_memory import find_fall, find_outside
+from hpcml.data.in_memory import find_decrease, find_out_of_range
 from hpcml.data.row_keys import content_keys, feature_keys
 from hpcml.errors import ConfigError, DataError, is_same_but_case, repeated
 from hpcml.log import named, plural
@@ -88,7 +88,7 @@ def csr_blocks(parts: Any, rows: tuple[int, int], n_columns: int, what: str, zer
     first_row, last_row = rows
     indptr = parts["indptr"][first_row : last_row + 1].astype(np.int64)
     size = min(parts[name].shape[0] for name in ("indices", "data") if name in parts)
-    if (fall := find_fall(indptr)) >= 0:
+    if (fall := find_decrease(indptr)) >= 0:
         raise DataError(f"{what}: row {first_row + fall + 1}: indptr decreases")
     if indptr[0] < 0 or indptr[-1] > size:
         between = f"indptr goes from {indptr[0]} to {indptr[-1]}, but there are {size} values"
@@ -104,7 +104,7 @@ def csr_blocks(parts: Any, rows: tuple[int, int], n_columns: int, what: str, zer
         def row_of(position: int, ends: np.ndarray = ends, begin: int = begin) -> str:
             return f"{what}: row {first_row + begin + int(np.searchsorted(ends - ends[0], position, side='right'))}"
 
-        if (position := find_outside(indices, n_columns)) >= 0:
+        if (position := find_out_of_range(indices, n_columns)) >= 0:
             raise DataError(f"{row_of(position)}: index {indices[position]}, but expected 0 to {n_columns - 1}")
         data = data.astype(np.float64)
         if zero:
@@ -127,7 +127,7 @@ def rows_as_csr(parts: Any, rows: tuple[int, int], shape: tuple[int, int], what:
     size, indptr = entries.shape[0], np.zeros(1, dtype=np.int64)
     if not is_coo:
         indptr = parts["indptr"][:].astype(np.int64)
-        if find_fall(indptr) >= 0 or indptr[0] or indptr[-1] > size:
+        if find_decrease(indptr) >= 0 or indptr[0] or indptr[-1] > size:
             raise DataError(f"{what}: indptr must ascend from 0 to at most {size}, the number of values")
         size = int(indptr[-1])
     row_entries = []
@@ -138,7 +138,7 @@ def rows_as_csr(parts: Any, rows: tuple[int, int], shape: tuple[int, int], what:
         if row_numbers.dtype.kind not in "iu" or columns.dtype.kind not in "iu" or data.dtype.kind not in "biuf":
             raise DataError(f"{what}: its indices must be whole numbers and its data numbers")
         for name, numbers, n in (("row", row_numbers, n_rows), ("column", columns, n_columns)):
-            if (position := find_outside(numbers, n)) >= 0:
+            if (position := find_out_of_range(numbers, n)) >= 0:
                 raise DataError(f"{what}: entry {low + position + 1}: {name} {numbers[position]}, but expected 0 to {n - 1}")
         in_range = (row_numbers >= rows[0]) & (row_numbers < rows[1])
         row_entries.append((row_numbers[in_range], columns[in_range], data[in_range]))

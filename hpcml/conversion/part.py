@@ -26,7 +26,7 @@ from hpcml.data.dataset import UNKNOWN
 from hpcml.data.row_keys import GROUP, ID, name_key
 from hpcml.errors import DataError, OptionError, repeated
 from hpcml.files.hdf5 import Strings
-from hpcml.files.spool import SLICE, Spool, StringSpool, slices
+from hpcml.files.spool import SLICE, DiskArray, DiskStrings, slices
 from hpcml.log import named, plural
 from hpcml.mpi.routing import Routing
 
@@ -37,8 +37,8 @@ class RowBuffer:
     """Growing CSR arrays in temporary files. Local; raises OSError."""
 
     def __init__(self, scratch: Path, dtype: type = np.int64, with_data: bool = False) -> None:
-        self.scratch, self.indptr, self.indices = scratch, Spool(scratch, np.int64), Spool(scratch, dtype)
-        self.data = Spool(scratch, np.float32) if with_data else None
+        self.scratch, self.indptr, self.indices = scratch, DiskArray(scratch, np.int64), DiskArray(scratch, dtype)
+        self.data = DiskArray(scratch, np.float32) if with_data else None
         self.indptr.append(np.zeros(1, dtype=np.int64))
         self.n_rows = 0
 
@@ -55,7 +55,7 @@ class RowIds:
     """This rank's row ids ("": none) and line numbers (from 0), in temporary files. Local."""
 
     def __init__(self, scratch: Path) -> None:
-        self.ids, self.lines = StringSpool(scratch), Spool(scratch, np.int64)
+        self.ids, self.lines = DiskStrings(scratch), DiskArray(scratch, np.int64)
         self.lines_above = 0  # of this rank's, in the file
 
     def __getitem__(self, where: slice) -> list[str]:

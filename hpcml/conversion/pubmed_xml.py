@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hpcml.conversion.records import BadRecords
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import DAMAGE, open_plain
+from hpcml.files.lines import DAMAGE, open_decompressed
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -79,7 +79,7 @@ def entries(path: Path, limit: int, bad: BadRecords) -> Iterator[Record | Deleti
         no_network=True,
     )
     n_records, unread, root, error, block = 0, 0, "", None, b"-"  # unread: bytes after the last entry
-    with open_plain(path) as file:
+    with open_decompressed(path) as file:
         while block and error is None:
             try:
                 block = file.read(BLOCK)

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, OptionError, nearest
-from hpcml.options import check_rules, help_of
+from hpcml.options import check_rules, option_help
 
 
 class Source(NamedTuple):
@@ -82,7 +82,7 @@ def find_source(name: str) -> Source:
 
 def options_class(names: Collection[str]) -> type[Any]:
     """Return a class with these fields of ConvertOptions: types, defaults and help."""
-    hints, texts = get_type_hints(ConvertOptions, include_extras=True), help_of(ConvertOptions)
+    hints, texts = get_type_hints(ConvertOptions, include_extras=True), option_help(ConvertOptions)
     own = [
         (option.name, Annotated[hints[option.name], Parameter(help=texts[option.name])], option.default)
         for option in fields(ConvertOptions)

@@ -12,11 +12,11 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.data.dataset import DataFile
-from hpcml.data.row_keys import draw_keys, look_up
+from hpcml.data.row_keys import draw_keys, find_key_values
 from hpcml.data.stratify import divide
 from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.files.atomic import temporary_path
-from hpcml.files.slabs import editing, group_in
+from hpcml.files.slabs import open_for_update, require_group
 from hpcml.log import Log, named, plural
 from hpcml.rng import uniform
 
@@ -77,7 +77,7 @@ def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, ow
     if groups is not None and names:
         inside = split_of_row >= 0
         of_inside, split = groups[inside], split_of_row[inside]
-        apart = np.unique(of_inside[look_up(comm, of_inside, split, of_inside) != split])
+        apart = np.unique(of_inside[find_key_values(comm, of_inside, split, of_inside) != split])
         n_divided = np.unique(np.concatenate(mpi.allgather_arrays(comm, apart))).size
         if n_divided:
             task.log(
@@ -102,10 +102,10 @@ def _apply_like_splits(
         groups_name = "row_groups" if dataset.has_groups else "row_keys"
         like_keys, like_groups = (np.array(dataset.map(name, begin, end)) for name in ("row_keys", groups_name))
         like_keys, like_groups, split = (values[split[begin:end] >= 0] for values in (like_keys, like_groups, split[begin:end]))
-    known = look_up(comm, like_keys, split, keys)
+    known = find_key_values(comm, like_keys, split, keys)
     is_known = known >= 0
     if groups is not None:  # a group gets the split of its known rows
-        group_splits = look_up(comm, np.append(like_groups, groups[is_known]), np.append(split, known[is_known]), groups)
+        group_splits = find_key_values(comm, np.append(like_groups, groups[is_known]), np.append(split, known[is_known]), groups)
         numbers = np.where(group_splits >= 0, group_splits, numbers)
     elif groups_name == "row_groups":
         task.log(f"warning: --like {path} has row groups; without --group, new rows of a group may get another split")
@@ -166,10 +166,10 @@ def split(
                 raise OptionError("valid_share", valid_share, sentence)
             counts = {name: int(np.count_nonzero(flags)) for name, flags in parts.items()}
             shutil.copyfile(path, temporary)
-            with editing(temporary) as file:
+            with open_for_update(temporary) as file:
                 if "splits" in file:
                     del file["splits"]
-                group = group_in(file, "splits")
+                group = require_group(file, "splits")
                 for name, flags in parts.items():
                     group[name] = np.flatnonzero(flags).astype(np.int64)
     if comm.rank == 0:

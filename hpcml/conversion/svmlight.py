@@ -15,9 +15,9 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Block, Conversion, LineLocation, read_names, reading
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
 from hpcml.conversion.part import Part
-from hpcml.data.svmlight import BINARY, MAX_INDEX, Rows, label_name, lines_of_rows, padded, parse_lines, without_lines
+from hpcml.data.svmlight import BINARY, MAX_INDEX, Rows, blank_lines, label_name, padded, parse_lines, row_line_numbers
 from hpcml.errors import DataError
-from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, line_blocks, open_plain
+from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, line_blocks, open_decompressed
 
 HEADER_BYTES = 1 << 10
 CLASSES = "labels are whole numbers that name classes; convert quantities to classes"
@@ -48,12 +48,12 @@ def _blocks(
             wrong: dict[int, str] = {}
             rows = parse_lines(text, is_xmc or task.options.zero_based, wrong)
             if not wrong and (bad_rows := check(rows)):
-                row_numbers = lines_of_rows(text)
+                row_numbers = row_line_numbers(text)
                 wrong = {row_numbers[row]: reason for row, reason in bad_rows.items()}
             if not wrong:
                 break
             bad |= wrong
-            text = without_lines(text, wrong)
+            text = blank_lines(text, wrong)
         block = Block(path, offset)
         for line in sorted(bad):
             task.bad.add(bad[line], LineLocation(block, line, 0))
@@ -99,7 +99,7 @@ def read_xmc(task: Conversion) -> Part:
     begin, end = byte_range(task.comm, path)
 
     def read_header() -> list[int]:
-        with open_plain(path) as file:
+        with open_decompressed(path) as file:
             line = file.readline(HEADER_BYTES).removeprefix(BYTE_ORDER_MARK)
         parts = line.split()
         if len(parts) != 3 or not all(part.isdigit() and len(part) < 20 for part in parts):

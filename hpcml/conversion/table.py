@@ -30,7 +30,7 @@ from hpcml.conversion.vocabulary import PLAIN, Field
 from hpcml.data.in_memory import is_missing
 from hpcml.data.svmlight import label_name
 from hpcml.errors import ConfigError, DataError, OptionError, nearest_name, repeated
-from hpcml.files.spool import Spool
+from hpcml.files.spool import DiskArray
 from hpcml.files.table import split_names
 from hpcml.log import is_unicode, named
 from hpcml.mpi.routing import Routing
@@ -185,7 +185,7 @@ class RowNumberSearch:
         self.all = () if roles.features or task.like is not None else tuple(names)
         self.pieces: list[tuple[int, int]] = []  # file and number of rows of each batch
         self.first: dict[str, list[float]] = {name: [] for name in self.all}  # the first value of each batch
-        self.ids = {name: Spool(task.scratch, np.float64) for name in self.all if name.strip().casefold() in ID_NAMES}
+        self.ids = {name: DiskArray(task.scratch, np.float64) for name in self.all if name.strip().casefold() in ID_NAMES}
 
     @property
     def names(self) -> set[str]:

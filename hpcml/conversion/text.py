@@ -22,7 +22,7 @@ from hpcml.data.row_keys import TEXT, string_key
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.opening import read_small
-from hpcml.files.spool import ArraySpool
+from hpcml.files.spool import DiskTuples
 from hpcml.kernels import elementwise
 from hpcml.model.open import require_raw_input
 from hpcml.model.trained import Trained
@@ -110,7 +110,7 @@ class Corpus(LabelledRows):
         each = [_Words(() if field.whole else self.stop_words, field, self.run_words) for field in fields]
         self.words = each if fields != PLAIN else each[:1] * 2
         self.headings = _Words((), Field("labels", TAG, whole=True), self.run_words) if headings else None
-        self.blocks = ArraySpool(task.scratch, TokenBlock)
+        self.blocks = DiskTuples(task.scratch, TokenBlock)
         self.block_rows: list[int] = []
         self.tokens, self.lengths = bytearray(), array("q")  # of the current block
         self.in_run = False  # whether blocks follow the last run
@@ -170,7 +170,7 @@ class Corpus(LabelledRows):
         if flags.all():
             return
         by_block = np.split(flags, np.cumsum(self.block_rows))[:-1]
-        blocks, self.blocks, self.block_rows = self.blocks, ArraySpool(self.scratch, TokenBlock), []
+        blocks, self.blocks, self.block_rows = self.blocks, DiskTuples(self.scratch, TokenBlock), []
         for block, rows in zip(blocks, by_block, strict=True):
             self.blocks.append(TokenBlock(block.lengths[rows], block.tokens[np.repeat(rows, block.lengths)], block.run))
             self.block_rows.append(int(np.count_nonzero(rows)))
@@ -255,9 +255,9 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
     return make_part(task, rows, corpus, splits, keys=keys, groups=groups, **about)
 
 
-def _count_blocks(corpus: Corpus, settings: TextSettings, with_dropped: bool) -> tuple[ArraySpool[TermCounts], int]:
+def _count_blocks(corpus: Corpus, settings: TextSettings, with_dropped: bool) -> tuple[DiskTuples[TermCounts], int]:
     """Return the term counts of each block and the number of words missing from the vocabulary (0 unless `with_dropped`)."""
-    counted, dropped = ArraySpool(corpus.scratch, TermCounts), 0
+    counted, dropped = DiskTuples(corpus.scratch, TermCounts), 0
     run, word_ids_of_run = -1, np.zeros(0, dtype=np.int64)  # word number in the run -> word id in the vocabulary
     for block in corpus.blocks:
         if block.run != run:

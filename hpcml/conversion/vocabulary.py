@@ -27,7 +27,7 @@ from hpcml import mpi
 from hpcml.data.headings import TAG
 from hpcml.errors import ConfigError, DataError, nearest, repeated
 from hpcml.files.hdf5 import DAMAGE, Strings, write_strings
-from hpcml.files.slabs import group_in
+from hpcml.files.slabs import require_group
 from hpcml.model.raw_input import VECTORISER, RawInput
 from hpcml.options import quoted_name, split_record
 
@@ -130,7 +130,7 @@ class TextSettings:
 
     def write(self, file: h5py.File) -> None:
         """Write group `text` of a dataset."""
-        group = group_in(file, "text")
+        group = require_group(file, "text")
         group.attrs["weighting"] = "binary" if self.idf is None else "log-idf"
         group.attrs["pairs"] = self.pairs
         group.attrs["min_df"] = self.min_df

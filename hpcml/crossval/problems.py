@@ -15,10 +15,10 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.headings import find_headings
 from hpcml.data.row_keys import draw_keys, groups_of
-from hpcml.data.scaling import warn_of_scales
-from hpcml.data.shard import Shard, are_empty, read_rows, rows_of, slab_of, without_features
+from hpcml.data.scaling import warn_about_scales
+from hpcml.data.shard import Shard, mask_empty_rows, mask_empty_texts, read_rows, read_slab, rows_of
 from hpcml.errors import ConfigError, nearest
-from hpcml.files.hdf5 import changed_in_use
+from hpcml.files.hdf5 import changed_file_error
 from hpcml.log import Log
 
 BLOCK_ROWS = 1 << 16  # rows per block when checking for negative values
@@ -50,13 +50,13 @@ class LoadedProblem:
             self.source = problem.path, problem.split
             self.rows = np.array(dataset.labelled_split(problem.split))
             self.X = read_rows(dataset, self.rows, dense=False)
-            self.empty = are_empty(dataset, np.diff(self.X.indptr))  # mask of the rows without a predicted label
-            self.Y = _read_label_sets(slab_of(dataset, self.rows, 0, self.rows.size)).tocsc()
+            self.empty = mask_empty_rows(dataset, np.diff(self.X.indptr))  # mask of the rows without a predicted label
+            self.Y = _read_label_sets(read_slab(dataset, self.rows, 0, self.rows.size)).tocsc()
             self.headings = find_headings(dataset)
             self.keys, self.row_keys = draw_keys(dataset, self.rows), np.array(dataset.map("row_keys"))[self.rows]
             dataset.check_unchanged()
         if (*self.X.shape, self.X.nnz) != (problem.n_rows, problem.n_features, problem.nnz):
-            raise changed_in_use(problem.path)
+            raise changed_file_error(problem.path)
 
     def rows_for(self, label: int, rows: np.ndarray) -> sp.csr_matrix:
         """Return rows (positions) of X, without the heading feature of the label."""
@@ -87,7 +87,7 @@ def read_problem(path: Path, label: str | None, options: CvOptions, non_negative
     """
     with DataFile(path) as dataset:
         rows, names = dataset.labelled_split(options.split), dataset.label_names()
-        slab = slab_of(dataset, rows, 0, rows.size)
+        slab = read_slab(dataset, rows, 0, rows.size)
         nnz = int((slab.indptr[slab.rows + 1] - slab.indptr[slab.rows]).sum())
         Y = _read_label_sets(slab)
         counts = np.bincount(Y.indices, minlength=dataset.n_labels)
@@ -126,8 +126,8 @@ def read_problem(path: Path, label: str | None, options: CvOptions, non_negative
                     "remove these methods, or shift the feature"
                 )
         if log is not None:
-            warn_of_scales(mpi.self_comm(), dataset, *compact_rows(mpi.self_comm(), slab, True), log)
+            warn_about_scales(mpi.self_comm(), dataset, *compact_rows(mpi.self_comm(), slab, True), log)
         labels = ([names[number] for number in numbers], numbers, counts[numbers], n_left_out)
         n_unlabelled = dataset.split(options.split).size - rows.size
-        n_empty = int(np.count_nonzero(without_features(dataset, slab)))
+        n_empty = int(np.count_nonzero(mask_empty_texts(dataset, slab)))
         return CvProblem(path, options.split, label, *labels, rows.size, dataset.n_features, nnz, n_unlabelled, n_empty)

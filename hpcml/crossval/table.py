@@ -11,7 +11,7 @@ import numpy as np
 
 from hpcml.crossval.problems import CvProblem
 from hpcml.files import table as tables
-from hpcml.files.report import ReportedResult, or_none
+from hpcml.files.report import ReportedResult, nan_to_none
 from hpcml.log import named, plural
 
 LEVELS = {0.01: "**", 0.05: "*"}  # maximum p of each mark
@@ -199,7 +199,7 @@ class CrossValidation(ReportedResult):
             about.append(problem.n_positive.sum())
             seconds = self.seconds[number].sum(axis=(0, 1)).tolist()
             for index, (method, score) in enumerate(zip(self.methods, scores, strict=True)):
-                result = [method, score.f1, score.error, or_none(score.p), score.mark, score.rank, round(seconds[index], 4)]
+                result = [method, score.f1, score.error, nan_to_none(score.p), score.mark, score.rank, round(seconds[index], 4)]
                 rows.append([*about, *result, *self.by_fold(number)[index].tolist()])
         tables.write_table(path, rows)
 

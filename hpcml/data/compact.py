@@ -20,7 +20,7 @@ from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.kernels import rows as kernels
 from hpcml.partition import entries_of, offsets
-from hpcml.slices import StopCheck, never_stop
+from hpcml.slices import StopCheck, no_stop_check
 
 Allocate = Callable[[int], tuple[np.ndarray, np.ndarray]]  # (indices, data) for a number of values
 
@@ -62,7 +62,7 @@ class CompactRows:
     def largest_step(self) -> float:
         return self.max_norm * self.max_norm * (1.0 if self.weights is None else float(self.weights.max(initial=0.0)))
 
-    def weight_of(self, label: int) -> float:
+    def label_weight(self, label: int) -> float:
         return int(self.n_positive[label]) if self.weights is None else float(self.weights[self.rows_of(label)].sum())
 
     def rows_of(self, label: int) -> np.ndarray:
@@ -84,7 +84,7 @@ class ColumnMap:
         """Return the columns for a slice of this rank's rows; `bias` is the column of the constant feature."""
         return kernels.Columns(self.column_of, self.fold_column[rows], self.fold_norm[rows], bias)
 
-    def tables(self, comm: mpi.Comm, check_stop: StopCheck = never_stop) -> tuple[np.ndarray, np.ndarray]:
+    def tables(self, comm: mpi.Comm, check_stop: StopCheck = no_stop_check) -> tuple[np.ndarray, np.ndarray]:
         shard = self.shard
         with mpi.agreed(comm, "making room for the model's columns"):
             columns, factors = np.zeros(shard.n_features, np.int32), np.zeros(shard.n_features, np.float32)
@@ -110,7 +110,7 @@ def compact_rows(
     shard: Shard,
     bias: bool,
     allocate: Allocate | None = None,
-    check_stop: StopCheck = never_stop,
+    check_stop: StopCheck = no_stop_check,
     fold: bool = True,
 ) -> tuple[CompactRows, ColumnMap]:
     """Copy a shard's rows, into arrays from `allocate` (collective) if given. Raises DataError, and as `check_stop`. Collective

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from hpcml.errors import ConfigError, DataError, repeated
-from hpcml.files.hdf5 import NAME_CHUNK, TYPES, changed_in_use, map_dataset, open_stamped, readable
+from hpcml.files.hdf5 import NAME_CHUNK, TYPES, changed_file_error, map_dataset, open_stamped, readable
 from hpcml.files.slabs import BLOCK, GROUP, add_checksums
 from hpcml.files.untrusted import read_strings, text_of
 
@@ -103,7 +103,7 @@ class DataFile:
     def check_unchanged(self) -> None:
         """Raise DataError if the file was modified since it was opened. Call it before and after reading mapped arrays."""
         if self._present_state() != self._state:
-            raise changed_in_use(self.path)
+            raise changed_file_error(self.path)
 
     def map(self, name: str, begin: int = 0, end: int | None = None) -> np.ndarray:
         """Return rows begin to end of a numeric dataset, read-only (`map_dataset`). Raises DataError."""
@@ -198,11 +198,11 @@ def checked_slabs(slabs: Collection[str]) -> list[str]:
     return [name for name in slabs if not name.startswith(("splits/", "rows/"))]
 
 
-def default_split(dataset: DataFile, split: str) -> str:
+def split_or_all(dataset: DataFile, split: str) -> str:
     return split if split in dataset.split_names() else "all"
 
 
-def names_of(dataset: DataFile, numbers: np.ndarray, strings: str = "feature_names") -> list[str] | None:
+def read_feature_names(dataset: DataFile, numbers: np.ndarray, strings: str = "feature_names") -> list[str] | None:
     """Return the names of features, or of entries of another string dataset; None if there are no names. Raises DataError."""
     if strings not in dataset.file:
         return None

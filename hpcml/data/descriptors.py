@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import BYTE_ORDER_MARK, open_plain, read_lines
+from hpcml.files.lines import BYTE_ORDER_MARK, open_decompressed, read_lines
 from hpcml.log import is_unicode
 
 ROOT, RECORD = "DescriptorRecordSet", "DescriptorRecord"
@@ -58,7 +58,7 @@ class Descriptors:
 def read_descriptors(path: Path) -> Descriptors:
     """Read a file of descriptors, holding one XML record in memory at a time. Raises DataError, and ConfigError without lxml."""
     descriptors = Descriptors(Path(path))
-    with open_plain(descriptors.path) as file:
+    with open_decompressed(descriptors.path) as file:
         head = file.read(HEAD_BYTES)
     is_xml = head.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"<")
     for where, ui, descriptor in _from_xml(descriptors.path, head) if is_xml else _from_lines(descriptors.path):
@@ -109,7 +109,7 @@ def _from_xml(path: Path, head: bytes) -> Iterator[tuple[str, str, Descriptor]]:
         root = next((element.tag for _, element in puller.read_events()), None)
         if root not in (None, ROOT):
             raise DataError(f"{path}: the root is {root}, but expected {ROOT} (NLM's desc2026.xml)")
-        with open_plain(path) as file:
+        with open_decompressed(path) as file:
             for _, record in etree.iterparse(file, tag=RECORD, **secure):
                 number += 1
                 name = _text(record.findtext("DescriptorName/String"))

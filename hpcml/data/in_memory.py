@@ -2,7 +2,7 @@
 
 Neither SciPy's compiled code nor our kernels check indices: an index outside the matrix reads or writes other memory of the
 process. SciPy also sorts some matrices in place. Every function that takes a matrix from a caller therefore works on
-`sound_csr(matrix, name)`, a new object that shares the caller's arrays, which are never written to.
+`check_csr(matrix, name)`, a new object that shares the caller's arrays, which are never written to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BLOCK = 1 << 22  # entries checked at a time
 LABEL_SETS = (list, tuple, set, frozenset)  # types of a row's collection of labels
 
 
-def sound_csr(matrix: Any, name: str) -> Any:
+def check_csr(matrix: Any, name: str) -> Any:
     """Return a checked sparse matrix as CSR, sharing its arrays if possible; return others unchanged. Raises MatrixError."""
     import scipy.sparse as sp  # slow to import, and most conversions do not need it
 
@@ -59,12 +59,12 @@ def canonical(X: Any) -> Any:
     return X
 
 
-def sound_labels(y: Any, name: str = "y") -> Any:
-    """Return labels unchanged, sparse ones as by `sound_csr`. Raises MatrixError for missing labels and for mixed types."""
+def check_label_sets(y: Any, name: str = "y") -> Any:
+    """Return labels unchanged, sparse ones as by `check_csr`. Raises MatrixError for missing labels and for mixed types."""
     import scipy.sparse as sp
 
     if sp.issparse(y):
-        return sound_csr(y, name)
+        return check_csr(y, name)
     kind = getattr(y, "dtype", None)
     if y is None or (isinstance(kind, np.dtype) and kind.kind != "O"):  # scikit-learn checks floats for NaN
         return y
@@ -86,7 +86,7 @@ def is_missing(value: object) -> bool:
     )
 
 
-def find_outside(indices: np.ndarray, size: int) -> int:
+def find_out_of_range(indices: np.ndarray, size: int) -> int:
     """Return the position of the first index that is not in 0 to size − 1; −1 if there is none."""
     unsigned = indices.view(indices.dtype.str.replace("i", "u"))  # a negative index becomes huge: one pass instead of two
     if not indices.size or int(unsigned.max()) < size:
@@ -94,13 +94,13 @@ def find_outside(indices: np.ndarray, size: int) -> int:
     return int(np.argmax((indices < 0) | (indices >= size)))
 
 
-def find_fall(indptr: np.ndarray) -> int:
+def find_decrease(indptr: np.ndarray) -> int:
     """Return the first row whose end precedes its begin; −1 if there is none."""
     falls = indptr[1:] < indptr[:-1]  # differences could overflow
     return int(np.argmax(falls)) if falls.any() else -1
 
 
-def unordered(indptr: np.ndarray, indices: np.ndarray, first: int = 0) -> int:
+def find_unsorted_entry(indptr: np.ndarray, indices: np.ndarray, first: int = 0) -> int:
     """Return the position of the first entry (`indices` begin at entry `first`) not above the previous one of its row; −1: none."""
     for begin in range(0, indices.size, BLOCK):
         block = indices[begin : begin + BLOCK + 1]
@@ -129,12 +129,12 @@ def _check_compressed(name: str, matrix: Any, line: str, n_lines: int, size: int
         raise MatrixError(f"{name}: indices has {indices.size} numbers, but data has {len(matrix.data)}")
     if indptr[0] != 0:
         raise MatrixError(f"{name}: indptr begins with {indptr[0]}, but expected 0")
-    if (fall := find_fall(indptr)) >= 0:
+    if (fall := find_decrease(indptr)) >= 0:
         raise MatrixError(f"{name}: {line} {fall + 1}: indptr goes down")
     if indptr[-1] > indices.size:
         raise MatrixError(f"{name}: indptr ends with {indptr[-1]}, but there are {indices.size} values")
     indices = indices[: indptr[-1]]
-    if (position := find_outside(indices, size)) >= 0:
+    if (position := find_out_of_range(indices, size)) >= 0:
         number = int(np.searchsorted(indptr, position, side="right"))
         raise MatrixError(f"{name}: {line} {number}: index {indices[position]}, but expected 0 to {size - 1}")
     return indptr, indices

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import NAMES, UNKNOWN, UNLABELLED, DataFile, default_split
-from hpcml.data.in_memory import BLOCK, find_outside, row_of, unordered
-from hpcml.data.shard import slab_of, split_bounds
-from hpcml.files.hdf5 import MADE_BY, NAME_CHUNK, readable
+from hpcml.data.dataset import NAMES, UNKNOWN, UNLABELLED, DataFile, split_or_all
+from hpcml.data.in_memory import BLOCK, find_out_of_range, find_unsorted_entry, row_of
+from hpcml.data.shard import read_slab, split_bounds
+from hpcml.files.hdf5 import NAME_CHUNK, WRITTEN_BY, readable
 from hpcml.files.untrusted import attributes, text_of
 from hpcml.log import joined, label_with_title, named, plural, size
-from hpcml.partition import bounds_by_weight, share_of
+from hpcml.partition import bounds_by_weight, even_range
 
 SHOWN_LABELS = 40  # labels in the report; the others are counted
 
@@ -69,7 +69,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
             check_contents(comm, dataset)
             with mpi.agreed(comm, f"reading {path}"):
                 for name in dataset.checked_arrays():
-                    dataset.verify(name, *share_of(dataset.file[name].shape[0], comm.rank, comm.size))
+                    dataset.verify(name, *even_range(dataset.file[name].shape[0], comm.rank, comm.size))
         counts = _count_labels(comm, dataset)
         with mpi.agreed(comm, f"reading {path}"), readable(path, "hpcml convert", "dataset"):
             text = attributes(dataset.file["text"]) if "text" in dataset.file else {}
@@ -94,7 +94,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 n_unknown=dataset.n_unknown,
                 n_unlabelled=dataset.n_unlabelled,
                 n_skipped=int(dataset.file.attrs.get("skipped_records", 0)),
-                made_by=text_of(dataset.file, MADE_BY) if MADE_BY in dataset.file.attrs else "",
+                made_by=text_of(dataset.file, WRITTEN_BY) if WRITTEN_BY in dataset.file.attrs else "",
                 n_unknown_entries=int(dataset.file[f"{UNKNOWN}/indices"].shape[0]) if dataset.n_unknown else 0,
             )
     return description
@@ -104,7 +104,7 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
     """Raise DataError unless matrices, names and splits are sound. Collective over `comm`."""
     for name, n_columns in dataset.matrices.items():
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
-            begin, end = share_of(dataset.n_rows, comm.rank, comm.size)
+            begin, end = even_range(dataset.n_rows, comm.rank, comm.size)
             indptr, nnz = dataset.map(f"{name}/indptr"), dataset.file[f"{name}/indices"].shape[0]
             if begin == 0 and indptr[0] != 0:
                 raise dataset.damage_error(f"{name}/indptr: begins with {indptr[0]}, but expected 0", "the file")
@@ -129,7 +129,7 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
     for name in NAMES:
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             if name in dataset.file:
-                begin, end = share_of(dataset.file[name].size, comm.rank, comm.size)
+                begin, end = even_range(dataset.file[name].size, comm.rank, comm.size)
                 for first in range(begin, end, NAME_CHUNK):
                     dataset.strings(name, first, min(first + NAME_CHUNK, end))
     with mpi.agreed(comm, f"checking the names of {dataset.path}"):
@@ -152,10 +152,10 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
                     raise dataset.damage_error(f"feature_names: features {number} and {other} have the name {name!r}", "the file")
     for name in dataset.split_names():
         with mpi.agreed(comm, f"checking split {name} of {dataset.path}"):
-            _check_split(dataset, f"splits/{name}", *share_of(dataset.split(name).size, comm.rank, comm.size))
+            _check_split(dataset, f"splits/{name}", *even_range(dataset.split(name).size, comm.rank, comm.size))
     with mpi.agreed(comm, f"checking the unlabelled rows of {dataset.path}"):
         if dataset.n_unlabelled:
-            _check_split(dataset, UNLABELLED, *share_of(dataset.n_unlabelled, comm.rank, comm.size))
+            _check_split(dataset, UNLABELLED, *even_range(dataset.n_unlabelled, comm.rank, comm.size))
             rows, indptr = dataset.map(UNLABELLED), dataset.map("Y/indptr")
             rows = rows[(rows >= 0) & (rows < dataset.n_rows)]
             if (with_labels := indptr[rows + 1] > indptr[rows]).any():
@@ -168,8 +168,8 @@ def _check_rows(dataset: DataFile, name: str, n_columns: int, begin: int, end: i
     indices, data = (dataset.map(f"{name}/{part}", first, last) for part in ("indices", "data"))
     infinite = ~np.isfinite(data)
     for part, values, position, problem in (
-        ("indices", indices, find_outside(indices, n_columns), f"is not one of the columns 0 to {n_columns - 1}"),
-        ("indices", indices, unordered(indptr - first, indices), "is not above the one before it"),
+        ("indices", indices, find_out_of_range(indices, n_columns), f"is not one of the columns 0 to {n_columns - 1}"),
+        ("indices", indices, find_unsorted_entry(indptr - first, indices), "is not above the one before it"),
         ("data", data, int(np.argmax(infinite)) if infinite.any() else -1, "is not a finite number"),
     ):
         if position >= 0:
@@ -192,12 +192,12 @@ def _check_split(dataset: DataFile, name: str, begin: int, end: int) -> None:
 
 
 def _measure_shards(dataset: DataFile, n_ranks: int) -> ShardWeight:
-    split = default_split(dataset, "train")
+    split = split_or_all(dataset, "train")
     rows = dataset.split(split)
     rows = dataset.labelled(rows) if dataset.labelled(rows).size else rows
     sizes = []
     for begin, end in pairwise(split_bounds(dataset, rows, n_ranks).tolist()):
-        shard = slab_of(dataset, rows, begin, end)
+        shard = read_slab(dataset, rows, begin, end)
         sizes.append((shard.n_local, shard.nnz, shard.nbytes))
     smallest, largest = np.min(sizes, axis=0).tolist(), np.max(sizes, axis=0).tolist()
     return ShardWeight(n_ranks, split, *zip(smallest, largest, strict=True))
@@ -209,10 +209,10 @@ def _count_labels(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
         total = np.zeros(dataset.n_labels, dtype=np.int64)
         with mpi.agreed(comm, f"reading {dataset.path}"):
             rows = dataset.split(name)
-            begin, end = share_of(rows.size, comm.rank, comm.size)
+            begin, end = even_range(rows.size, comm.rank, comm.size)
             while begin < end:
                 last = min(begin + max(1, BLOCK // 16), end)
-                shard = slab_of(dataset, rows, begin, last)
+                shard = read_slab(dataset, rows, begin, last)
                 chosen = np.zeros(shard.y_indptr.size - 1, dtype=bool)
                 chosen[shard.rows] = True
                 labels = shard.y_indices[np.repeat(chosen, np.diff(shard.y_indptr))]

@@ -20,7 +20,7 @@ from hpcml.partition import entries_of, offsets
 N_WORDS = 2  # 64-bit words of a digest
 
 
-class Wanted(Protocol):
+class LabelFilter(Protocol):
     """Options that select the labels to train; they may also have `label_part`, "K/N"."""
 
     @property
@@ -51,7 +51,7 @@ def log_unlabelled(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> N
                 log(f"note: {dataset.path}: {left_out:,} of {plural(rows.size, 'row')} (split {split}) are unlabelled and not used")
 
 
-def tell_unused(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None:
+def warn_about_unused_rows(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None:
     """Log the numbers of unlabelled rows and rows in no split; warn about rows in several splits. Collective over `comm`."""
     log_unlabelled(comm, dataset, split, log)
     n_unused, n_shared = mpi.run_on_root(comm, f"reading the splits of {dataset.path}", lambda: count_unused(dataset))
@@ -72,11 +72,13 @@ def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
     return mpi.allreduce_sum(comm, counts)
 
 
-def choose_labels(comm: mpi.Comm, dataset: DataFile, selection: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def choose_labels(
+    comm: mpi.Comm, dataset: DataFile, selection: LabelFilter, n_positive: np.ndarray
+) -> tuple[np.ndarray, list[str]]:
     return mpi.run_on_root(comm, f"reading the labels of {dataset.path}", lambda: _choose_labels(dataset, selection, n_positive))
 
 
-def _choose_labels(dataset: DataFile, selection: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def _choose_labels(dataset: DataFile, selection: LabelFilter, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
     names = dataset.label_names()
     known = set(names)
     unknown = [name for name in selection.label if name not in known]
@@ -131,7 +133,7 @@ def all_label_names(dataset: DataFile) -> list[str]:
     return dataset.label_names() + dataset.unknown_names()
 
 
-def label_sets_of(comm: mpi.Comm, dataset: DataFile, shard: Shard) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def read_label_sets(comm: mpi.Comm, dataset: DataFile, shard: Shard) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     sets = {"Y": (shard.y_indptr, shard.y_indices)}
     with mpi.agreed(comm, f"reading {dataset.path}"):
         if dataset.n_unknown:
@@ -140,10 +142,10 @@ def label_sets_of(comm: mpi.Comm, dataset: DataFile, shard: Shard) -> dict[str, 
     return sets
 
 
-def load_with_unknown(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
+def load_shard_with_unknown(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
     """Load a shard whose label sets include the unknown labels (8 bytes for each label of a row). Collective over `comm`."""
     shard = load_shard(comm, dataset, split)
-    sets = label_sets_of(comm, dataset, shard)
+    sets = read_label_sets(comm, dataset, shard)
     if UNKNOWN not in sets:
         return shard
     (indptr, indices), (more_indptr, more) = sets.values()

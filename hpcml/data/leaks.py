@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi, rng
-from hpcml.data.dataset import DataFile, names_of
+from hpcml.data.dataset import DataFile, read_feature_names
 from hpcml.data.headings import Headings
 from hpcml.data.labels import count_positives
 from hpcml.data.shard import Shard, load_shard
@@ -28,7 +28,7 @@ DOING = "searching for features that alone determine a label"
 CHECKED, SHOWN = 32, 5  # pairs of a label and a feature that are checked in all rows, and lines that are logged
 
 
-def warn_of_leaks(
+def warn_about_leaks(
     comm: mpi.Comm,
     dataset: DataFile,
     shard: Shard,
@@ -57,7 +57,7 @@ def warn_of_leaks(
     if not leaks:
         return
     features = np.array([feature for _, feature, _ in leaks])
-    feature_names = mpi.run_on_root(comm, f"reading the features of {dataset.path}", lambda: names_of(dataset, features))
+    feature_names = mpi.run_on_root(comm, f"reading the features of {dataset.path}", lambda: read_feature_names(dataset, features))
     for number, (label, feature, area) in enumerate(leaks[:SHOWN]):
         name = f"feature {feature}" if feature_names is None else f"feature {named(feature_names[number], 40)!r}"
         log(
@@ -69,11 +69,11 @@ def warn_of_leaks(
         log(f"warning: the same holds for {minimum}{plural(len(leaks) - SHOWN, 'further pair')} of a feature and a label")
 
 
-def warn_of_class_leaks(comm: mpi.Comm, dataset: DataFile, split: str, names: list[str], log: Log) -> None:
+def warn_about_class_leaks(comm: mpi.Comm, dataset: DataFile, split: str, names: list[str], log: Log) -> None:
     shard = load_shard(comm, dataset, split)
     all_names = mpi.run_on_root(comm, f"reading the labels of {dataset.path}", dataset.label_names)
     labels = np.array([all_names.index(name) for name in names], dtype=np.int64)
-    warn_of_leaks(comm, dataset, shard, labels, names, count_positives(comm, shard), None, log)
+    warn_about_leaks(comm, dataset, shard, labels, names, count_positives(comm, shard), None, log)
 
 
 def auc_of_feature(comm: mpi.Comm, shard: Shard, label: int, feature: int) -> float:

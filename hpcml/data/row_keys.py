@@ -70,7 +70,7 @@ def groups_of(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.append(first, keys.size), order
 
 
-def look_up(comm: mpi.Comm, known: np.ndarray, values: np.ndarray, requested: np.ndarray) -> np.ndarray:
+def find_key_values(comm: mpi.Comm, known: np.ndarray, values: np.ndarray, requested: np.ndarray) -> np.ndarray:
     """Return the value (int32 ≥ 0, the largest) of each requested key among all ranks' `known` keys; −1 if unknown. Collective over
     `comm`.
     """

@@ -14,11 +14,11 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, feature_values, row_slices
-from hpcml.data.dataset import DataFile, names_of
+from hpcml.data.dataset import DataFile, read_feature_names
 from hpcml.data.shard import Shard
 from hpcml.kernels import rows as kernels
 from hpcml.log import Log
-from hpcml.slices import StopCheck, never_stop
+from hpcml.slices import StopCheck, no_stop_check
 
 CONSTANT = 1e-6  # smaller standard deviations, relative to the largest magnitude, may be float32 rounding
 WIDE = 100.0  # ratio of largest magnitudes above which training warns
@@ -26,7 +26,7 @@ COMMON = 0.01  # share of rows, and at least COMMON_ROWS rows, that a feature ne
 COMMON_ROWS = 10
 
 
-def feature_factors(comm: mpi.Comm, shard: Shard, scale: str, check_stop: StopCheck = never_stop) -> np.ndarray:
+def feature_factors(comm: mpi.Comm, shard: Shard, scale: str, check_stop: StopCheck = no_stop_check) -> np.ndarray:
     """Return the factor (n_features, float32) of each feature, 1 if unused. Raises as `check_stop`. Collective over `comm`."""
     none, values, sums = shard.rows[:0], np.zeros(0, np.float32), np.zeros((2, 0), np.int64)
     with mpi.node_first(comm):
@@ -50,7 +50,7 @@ def multiply_features(shard: Shard, factors: np.ndarray) -> Shard:
     return replace(shard, data=shard.data * factors[shard.indices], factors=factors)
 
 
-def scaled(comm: mpi.Comm, shard: Shard, scale: str | None, check_stop: StopCheck = never_stop) -> Shard:
+def scaled(comm: mpi.Comm, shard: Shard, scale: str | None, check_stop: StopCheck = no_stop_check) -> Shard:
     """Return the shard with scaled features (a copy of the values). Raises as `check_stop`. Collective over `comm`."""
     if scale in (None, "none"):
         return shard
@@ -66,7 +66,7 @@ def scale_matrices(scale: str, training: sp.csr_matrix, others: sp.csr_matrix) -
         matrix.data *= factors[matrix.indices]
 
 
-def warn_of_scales(comm: mpi.Comm, dataset: DataFile, rows: CompactRows, columns: ColumnMap, log: Log) -> None:
+def warn_about_scales(comm: mpi.Comm, dataset: DataFile, rows: CompactRows, columns: ColumnMap, log: Log) -> None:
     """Warn if the scales of common features differ widely. Collective over `comm`."""
     if rows.max_norm * rows.max_norm - rows.bias < 1.002 and rows.scale > 0.9:
         return  # nearly all rows have norm 1: features were weighted, as by tf-idf, which makes frequent words small on purpose
@@ -81,7 +81,7 @@ def warn_of_scales(comm: mpi.Comm, dataset: DataFile, rows: CompactRows, columns
     numbers = np.array([np.argmax(columns.column_of == column) for column in (large, small)])
 
     def describe_features() -> list[str]:
-        feature_names = names_of(dataset, numbers)
+        feature_names = read_feature_names(dataset, numbers)
         return [f"feature {number}" for number in numbers] if feature_names is None else [repr(name) for name in feature_names]
 
     names = mpi.run_on_root(comm, f"reading the features of {dataset.path}", describe_features)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.in_memory import find_fall, find_outside, row_of, unordered
+from hpcml.data.in_memory import find_decrease, find_out_of_range, find_unsorted_entry, row_of
 from hpcml.errors import DataError
 from hpcml.partition import bounds_by_weight, entries_of, offsets
 
@@ -81,7 +81,7 @@ def split_bounds(dataset: DataFile, rows: np.ndarray, n_parts: int) -> np.ndarra
         bounds = bounds_by_weight(offsets(indptr[rows + 1] - indptr[rows]), n_parts)
     else:
         raise _damaged(dataset, "the rows of a split are out of order")
-    if find_fall(bounds) >= 0:
+    if find_decrease(bounds) >= 0:
         raise _damaged(dataset, "X/indptr decreases")
     return bounds
 
@@ -94,13 +94,13 @@ def matrix_slab(dataset: DataFile, name: str, first: int, last: int) -> tuple[np
     """Return rows first to last of a matrix: indptr from 0, indices, and the range of its values. Raises DataError."""
     indptr = np.array(dataset.map(f"{name}/indptr", first, last + 1))
     lo, hi = int(indptr[0]), int(indptr[-1])
-    if find_fall(indptr) >= 0:
+    if find_decrease(indptr) >= 0:
         raise _damaged(dataset, f"{name}/indptr decreases")
     indices = dataset.map(f"{name}/indices", lo, hi)
-    if find_outside(indices, dataset.matrices[name]) >= 0:
+    if find_out_of_range(indices, dataset.matrices[name]) >= 0:
         raise _damaged(dataset, f"{name}/indices out of range")
     indptr -= lo
-    if (position := unordered(indptr, indices)) >= 0:
+    if (position := find_unsorted_entry(indptr, indices)) >= 0:
         entry = "a feature" if name == "X" else "a label"
         raise DataError(
             f"{dataset.path}: damaged dataset: row {first + row_of(indptr, position)} has {entry} twice or out of order "
@@ -109,7 +109,7 @@ def matrix_slab(dataset: DataFile, name: str, first: int, last: int) -> tuple[np
     return indptr, indices, lo, hi
 
 
-def slab_of(dataset: DataFile, split_rows: np.ndarray, begin: int, end: int) -> Shard:
+def read_slab(dataset: DataFile, split_rows: np.ndarray, begin: int, end: int) -> Shard:
     rows = np.array(split_rows[begin:end], dtype=np.int64)
     if not (rows[1:] > rows[:-1]).all():
         raise _damaged(dataset, "the rows of a split are out of order")
@@ -155,18 +155,18 @@ def load_shard(comm: mpi.Comm, dataset: DataFile, split: str, unlabelled: bool =
     begin, end = (int(bound) for bound in bounds[comm.rank : comm.rank + 2])
     own = np.arange(begin, end) if whole else mpi.exchange(comm, parts)[0]
     with mpi.agreed(comm, f"reading {dataset.path}"):
-        shard = replace(slab_of(dataset, own, 0, own.size), n_global=int(bounds[-1]), first_local=begin)
+        shard = replace(read_slab(dataset, own, 0, own.size), n_global=int(bounds[-1]), first_local=begin)
         verify(dataset, shard)
         dataset.check_unchanged()
     return shard
 
 
-def without_features(dataset: DataFile, shard: Shard) -> np.ndarray:
+def mask_empty_texts(dataset: DataFile, shard: Shard) -> np.ndarray:
     """Return flags (n_local) of text rows without a known feature; rows of other data are never flagged."""
-    return are_empty(dataset, shard.indptr[shard.rows + 1] - shard.indptr[shard.rows])
+    return mask_empty_rows(dataset, shard.indptr[shard.rows + 1] - shard.indptr[shard.rows])
 
 
-def are_empty(dataset: DataFile, sizes: np.ndarray) -> np.ndarray:
+def mask_empty_rows(dataset: DataFile, sizes: np.ndarray) -> np.ndarray:
     """Return the same flags for rows with `sizes` (n) features. No command predicts a label for such a row."""
     empty: np.ndarray = (sizes == 0) & ("text" in dataset.file)
     return empty
@@ -184,7 +184,7 @@ def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_
 def read_rows(dataset: DataFile, rows: np.ndarray, dense: bool, check: bool = True) -> Rows:
     """Read some rows (ascending numbers), with `check` verifying checksums. Raises DataError, MemoryError, OSError."""
     dataset.check_unchanged()
-    slab = slab_of(dataset, rows, 0, rows.size)
+    slab = read_slab(dataset, rows, 0, rows.size)
     if check:
         verify(dataset, slab)
     matrix = rows_of((slab.indptr, slab.indices, slab.data), slab.rows, dataset.n_features, dense)

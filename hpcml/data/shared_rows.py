@@ -18,10 +18,10 @@ from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.shard import Shard
 from hpcml.errors import file_error
-from hpcml.mpi.limits import bytes_of_process
+from hpcml.mpi.limits import process_bytes
 from hpcml.mpi.memory import OWN_BYTES, memory_per_rank, room_per_rank
 from hpcml.partition import offsets
-from hpcml.slices import StopCheck, never_stop
+from hpcml.slices import StopCheck, no_stop_check
 
 _VALUE_BYTES = 8  # column and value
 
@@ -50,11 +50,11 @@ def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
 
 
 def private_bytes() -> int:
-    return bytes_of_process("RssAnon")
+    return process_bytes("RssAnon")
 
 
 def node_rows(
-    node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, check_stop: StopCheck = never_stop, fold: bool = True
+    node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, check_stop: StopCheck = no_stop_check, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
     """Return all rows for each rank of a node, on `comm`. Raises DataError, and as `check_stop`. Collective over `node`."""
     _, (n_values,) = mpi.exclusive_sum(node, [shard.nnz])
@@ -86,8 +86,8 @@ def node_rows(
     return replace(rows, comm=comm, mapped=True, first=0, indptr=offsets(sizes), **shared), columns
 
 
-def own_rows(
-    comm: mpi.Comm, shard: Shard, bias: bool, needed: int, check_stop: StopCheck = never_stop, fold: bool = True
+def load_rank_rows(
+    comm: mpi.Comm, shard: Shard, bias: bool, needed: int, check_stop: StopCheck = no_stop_check, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
     """Return this rank's rows, in files if memory, less `needed` bytes, is short. Raises DataError. Collective over `comm`."""
     n_values = shard.nnz + bias * shard.n_local

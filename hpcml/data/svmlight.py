@@ -101,7 +101,7 @@ def parse_slowly(block: bytes, zero_based: bool, wrong: dict[int, str]) -> Rows:
                 continue
             if b":" not in token[0]:
                 for text in token[0].split(b","):
-                    label = number_of(text)
+                    label = parse_number(text)
                     if label is None or not math.isfinite(label):
                         raise ValueError(f"label {_truncate(text)!r}, but expected numbers separated by commas")
                     labels.append(label)
@@ -129,7 +129,7 @@ def parse_slowly(block: bytes, zero_based: bool, wrong: dict[int, str]) -> Rows:
 def _parse_pair(token: bytes, last: int, zero_based: bool) -> tuple[int, float]:
     """Return index and value of a token that follows index `last`. Raises ValueError with the reason."""
     index, colon, text = token.partition(b":")
-    value = number_of(text) if colon and INDEX.fullmatch(index) else None
+    value = parse_number(text) if colon and INDEX.fullmatch(index) else None
     if index == b"qid":
         raise ValueError(f"{_truncate(token)!r}: query ids are not supported; remove them")
     if value is None:
@@ -149,7 +149,7 @@ def _parse_pair(token: bytes, last: int, zero_based: bool) -> tuple[int, float]:
     return number, value
 
 
-def number_of(text: str | bytes) -> float | None:
+def parse_number(text: str | bytes) -> float | None:
     """Return the number of a text, finite or not; None if it is invalid or has underscores or non-ASCII digits."""
     try:
         return float(text) if text.isascii() and "_" not in repr(text) else None
@@ -162,12 +162,12 @@ def _truncate(token: bytes) -> str:
     return start if len(token) <= MAX_SHOWN else f"{start[:MAX_SHOWN]}…"
 
 
-def lines_of_rows(text: np.ndarray) -> list[int]:
+def row_line_numbers(text: np.ndarray) -> list[int]:
     """Return the line numbers (from 0) of the rows of a valid text; blank lines and comments are not rows."""
     return [number for number, line in enumerate(io.BytesIO(text.tobytes())) if line.partition(b"#")[0].split()]
 
 
-def without_lines(text: np.ndarray, lines: Container[int]) -> np.ndarray:
+def blank_lines(text: np.ndarray, lines: Container[int]) -> np.ndarray:
     every = enumerate(io.BytesIO(text[: -len(PADDING)].tobytes()))
     return np.frombuffer(padded(*(b"\n" if number in lines else line for number, line in every)), dtype=np.uint8)
 

@@ -14,7 +14,7 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.validation import validate_data
 
 from hpcml import mpi
-from hpcml.data.in_memory import canonical, sound_csr
+from hpcml.data.in_memory import canonical, check_csr
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.estimators.labels import NAMES, LabelSets, agree_labels, check_features, check_target
 from hpcml.estimators.parameters import Parameter, Seed, error_text, option_values
@@ -108,7 +108,7 @@ class DistributedClassifier(BaseEstimator):
         return options
 
     def _check(self, X: Any, y: Any, sample_weight: Any, n_ranks: int) -> tuple[sp.csr_matrix, int, Any, np.ndarray]:
-        X, least = sound_csr(X, "X"), 1 if n_ranks == 1 else 0
+        X, least = check_csr(X, "X"), 1 if n_ranks == 1 else 0
         X = canonical(sp.csr_matrix(validate_data(self, X, accept_sparse="csr", dtype=np.float32, ensure_min_samples=least)))
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")

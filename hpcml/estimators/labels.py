@@ -12,7 +12,7 @@ from sklearn.utils import Tags, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from hpcml import mpi
-from hpcml.data.in_memory import LABEL_SETS, sound_labels
+from hpcml.data.in_memory import LABEL_SETS, check_label_sets
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.estimators.sklearn_types import BaseEstimator, ClassifierMixin
@@ -95,14 +95,14 @@ class LabelScores(ClassifierMixin):
             Share of rows whose class or label set is predicted exactly.
         """
         if self._kind != NAMES:
-            return float(super().score(X, check_target(y)[1] if sp.issparse(y) else sound_labels(y), sample_weight))
-        is_exact = [set(predicted) == set(names) for predicted, names in zip(self.predict(X), sound_labels(y), strict=True)]
+            return float(super().score(X, check_target(y)[1] if sp.issparse(y) else check_label_sets(y), sample_weight))
+        is_exact = [set(predicted) == set(names) for predicted, names in zip(self.predict(X), check_label_sets(y), strict=True)]
         return float(np.average(is_exact, weights=sample_weight))
 
 
 def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[Any]]]:
     """Return the kind of a non-empty y, and y as classes (n,), CSR matrix (n, n_labels) or lists of names."""
-    y = sound_labels(y)
+    y = check_label_sets(y)
     rows = y.tolist() if isinstance(getattr(y, "dtype", None), np.dtype) and y.dtype == object and y.ndim == 1 else y
     if isinstance(rows, (list, tuple)) and rows and all(isinstance(row, LABEL_SETS) for row in rows):
         has_names = any(isinstance(row, (set, frozenset)) or any(isinstance(name, str) for name in row) for row in rows)

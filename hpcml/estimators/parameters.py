@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform, get_args
 import numpy as np
 
 from hpcml.errors import ConfigError, HpcmlError, OptionError
-from hpcml.options import default_of, flag_of, help_of, texts_behind
+from hpcml.options import default_value, option_flag, option_help, texts_behind
 
 OPTION: Any = object()  # marks a parameter with the default of its option
 Kind = TypeVar("Kind", bound=type)
@@ -89,7 +89,7 @@ ALLOWED: dict[Any, Parameter] = {
 def about_parameters(text: str, kinds: Iterable[type]) -> str:
     """Replace flags of options in a help text by parameters: `--no-bias` by `fit_intercept=False`."""
     for option in sorted({field.name for kind in kinds for field in fields(kind)}, key=len, reverse=True):
-        flag, name = flag_of(option), PARAMETER_OF.get(option, option)
+        flag, name = option_flag(option), PARAMETER_OF.get(option, option)
         text = text.replace(f"--no-{flag}", f"{name}=False").replace(f"--{flag}", name)
     return text
 
@@ -113,7 +113,7 @@ def classifier_of(*kinds: type) -> Callable[[Kind], Kind]:
                 parameters[name] = next((each for each in get_args(hint) if isinstance(each, Parameter)), None) or ALLOWED[hint]
             if vars(cls)[name] is OPTION:
                 option = OPTION_OF.get(name, name)
-                default = next(default_of(field) for field in fields(kind) if field.name == option)
+                default = next(default_value(field) for field in fields(kind) if field.name == option)
                 if default is None and NoneType not in get_args(hint):  # the value that None stands for
                     default = {"bias": True, "max_steps": getattr(kind, "steps", None)}[option]
                 setattr(cls, name, default)
@@ -148,7 +148,9 @@ def _kind_with(name: str, kinds: tuple[type, ...]) -> Any:
 def _describe_parameters(cls: type, kinds: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:
     own = {"comm": COMM} | texts_behind(cls)
     for name, parameter in inspect.signature(cls).parameters.items():
-        text = own[name] if name in own else about_parameters(help_of(_kind_with(name, kinds))[OPTION_OF.get(name, name)], kinds)
+        text = (
+            own[name] if name in own else about_parameters(option_help(_kind_with(name, kinds))[OPTION_OF.get(name, name)], kinds)
+        )
         if name == "random_state" and hasattr(cls, "comm"):
             text += " All ranks use that of rank 0."
         hint = parameter.annotation if isinstance(parameter.annotation, str) else inspect.formatannotation(parameter.annotation)

@@ -19,13 +19,13 @@ import scipy.sparse as sp
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.descriptors import read_descriptors
-from hpcml.data.labels import all_label_names, load_with_unknown
-from hpcml.data.shard import without_features
+from hpcml.data.labels import all_label_names, load_shard_with_unknown
+from hpcml.data.shard import mask_empty_texts
 from hpcml.errors import OptionError
 from hpcml.evaluation.hierarchy import Hierarchy
 from hpcml.evaluation.rows import mean_over_rows
 from hpcml.evaluation.scored_rows import positive_pairs
-from hpcml.evaluation.seen import SeenRows, count_seen, seen_note
+from hpcml.evaluation.seen import SeenRows, count_seen, warn_about_training_rows
 from hpcml.files.report import ReportedResult, cell
 from hpcml.files.table import table
 from hpcml.log import Log, Progress, plural
@@ -75,7 +75,7 @@ class BioasqEvaluation(ReportedResult):
 
     def describe(self) -> Iterator[str]:
         yield f"{self.model} on {self.data}, split {self.split}: {plural(self.n_rows, 'row')}, {plural(self.n_labels, 'label')}"
-        yield from seen_note(self.seen, self.n_rows)
+        yield from warn_about_training_rows(self.seen, self.n_rows)
         for names in (FLAT, HIERARCHICAL):
             if present := [name for name in names if name in self.measures]:
                 yield from ["", *table([present, [cell(self.measures[name]) for name in present]])]
@@ -107,12 +107,12 @@ def evaluate_bioasq(
         tree_numbers = {ui: each.tree_numbers for ui, each in known.by_identifier.items()}
         if not any(tree_numbers.values()):
             raise OptionError("descriptors", descriptors, "no tree numbers; give NLM's descriptors (desc2026.xml) or remove it")
-    shard, thresholds = load_with_unknown(comm, dataset, split), model.thresholds
+    shard, thresholds = load_shard_with_unknown(comm, dataset, split), model.thresholds
     scorer = make_scorer(model, shard, np.arange(model.n_labels))
     scorer.warm_up(comm)
     with mpi.agreed(comm, "scoring rows"):
         # this rank's true and predicted pairs of a row and a label as matrices; labels of the dataset come first, then others
-        data_names, empty = all_label_names(dataset), without_features(dataset, shard)
+        data_names, empty = all_label_names(dataset), mask_empty_texts(dataset, shard)
         in_data = set(data_names)
         names = data_names + [name for name in dict.fromkeys(model.label_names) if name not in in_data]
         number = {name: label for label, name in enumerate(names)}

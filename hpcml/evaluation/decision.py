@@ -45,7 +45,7 @@ WIDTH = 0.5  # of the Gaussian weights, in octaves of the number of positives
 # The scores of some methods have a different location for each label. Where they do not, standardising gains less than this, by
 # chance.
 MARGIN = 0.01  # of mean F1, by which standardised scores must be better
-OWN_PLACES, EVEN_POINTS = 64, 48  # points at scores of positives; equidistant points
+OWN_POINTS, EVEN_POINTS = 64, 48  # points at scores of positives; equidistant points
 # For a million labels, 48 points each would need 6 GB on every rank. For 160 labels with 0.1 to 1.8 % positives of 3,000 rows,
 # macro F1 on other rows is 0.4068 with 48 points, 0.4069 with 8, and 0.4069 with 4; the mean Brier score is 0.025912 with all of
 # these.
@@ -108,10 +108,10 @@ class Tally:
         if not math.isfinite(high - low):
             raise NonFiniteError(f"scores from {low:g} to {high:g}: expected finite numbers")
         own = np.unique(np.asarray(positives, dtype=np.float64))
-        self.exact = own.size <= OWN_PLACES
+        self.exact = own.size <= OWN_POINTS
         if not self.exact:
             ascending = np.sort(np.asarray(positives, dtype=np.float64))
-            own = ascending[np.rint(np.linspace(0, ascending.size - 1, OWN_PLACES)).astype(np.int64)]
+            own = ascending[np.rint(np.linspace(0, ascending.size - 1, OWN_POINTS)).astype(np.int64)]
         self.values = np.unique(np.concatenate([own, np.linspace(low, high, even), [low, high]]) + 0.0)  # no −0
         steps = low + np.arange(_STARTS) * ((high - low) / _STARTS)
         self._starts = np.maximum(np.searchsorted(self.values, steps, "right") - 1, 0)
@@ -136,7 +136,7 @@ class Tally:
         return Summary(points)
 
 
-def even_places(n_labels: int) -> int:
+def count_even_points(n_labels: int) -> int:
     """Return the number of equidistant points of each label: 48, fewer for very many labels."""
     return max(FEWEST, min(EVEN_POINTS, ALL_EVEN // max(1, n_labels)))
 

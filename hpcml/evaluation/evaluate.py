@@ -26,14 +26,14 @@ from hpcml.evaluation.intervals import LEVEL, Interval, bootstrap_mean, bootstra
 from hpcml.evaluation.probabilities import CalibrationLine, ProbabilityCounts
 from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts
 from hpcml.evaluation.scored_rows import ScoreObserver, load_scored_rows
-from hpcml.evaluation.seen import SeenRows, count_seen, seen_note
+from hpcml.evaluation.seen import SeenRows, count_seen, warn_about_training_rows
 from hpcml.evaluation.titles import titles_of_labels
 from hpcml.files.atomic import ListInParts
-from hpcml.files.report import ReportedResult, cell, or_none, picked, plain
+from hpcml.files.report import ReportedResult, cell, nan_to_none, plain, select_attributes
 from hpcml.files.table import table, write_table
 from hpcml.log import Log, Progress, label_with_title, named, plural
 from hpcml.measures import MEASURES, LabelMeasures, f1, propensities
-from hpcml.model.linear import IN_FOLDS
+from hpcml.model.linear import CROSS_VALIDATED_PRECISION
 from hpcml.model.trained import Trained
 
 # the columns of the tables, the most important first
@@ -142,7 +142,7 @@ class Evaluation(LabelMeasures, ReportedResult):
         """Return the lines of the text: warnings, means over rows, macro and micro measures, notes, `best` and worst labels."""
         n_labels = len(self.label_names)
         yield f"{self.model} on {self.data}, split {self.split}: {plural(self.n_rows, 'row')}, {plural(n_labels, 'label')}"
-        yield from seen_note(self.seen, self.n_rows)
+        yield from warn_about_training_rows(self.seen, self.n_rows)
         if self.optimism is not None:
             yield MAP_FELL.format(*self.optimism)
         at = {"P@k": "precision_at", "nDCG@k": "ndcg_at", "PSP@k": "propensity_scored_at"}
@@ -243,7 +243,7 @@ class Evaluation(LabelMeasures, ReportedResult):
         for begin in range(0, len(self.label_names), LABELS_PER_WRITE):
             part = slice(begin, begin + LABELS_PER_WRITE)
             names = [self.labels[part].tolist(), self.label_names[part], *([self.label_titles[part]] if self.label_titles else [])]
-            values = ([or_none(value) for value in column[part]] for column in self.values.values())
+            values = ([nan_to_none(value) for value in column[part]] for column in self.values.values())
             yield from zip(*names, self.n_positive[part].tolist(), *values, strict=True)
 
     def write_csv(self, path: Path | str) -> None:
@@ -268,12 +268,12 @@ class Evaluation(LabelMeasures, ReportedResult):
     def as_dict(self) -> dict[str, Any]:
         """Return everything, for JSON; an undefined value is None, and `labels` is an iterable that is made while it is written."""
         content: dict[str, Any] = {
-            **picked(self, "model", "data", "split", "n_rows"),
+            **select_attributes(self, "model", "data", "split", "n_rows"),
             "n_rows_trained_on": self.seen.n_rows,
             "n_rows_in_no_split": self.n_unused,
             "map_in_folds_if_too_good": None if self.optimism is None else self.optimism[0],
             "n_labels": len(self.label_names),
-            **picked(self, "n_without_positives", "not_in_data", "n_not_in_model", "n_missed"),
+            **select_attributes(self, "n_without_positives", "not_in_data", "n_not_in_model", "n_missed"),
             "thresholds": self.thresholds or "0 for all labels",
             "ordered_by": self.compared_by,
             "macro": {m: {"value": self.macro(m), "n_labels": int(self.in_macro(m).sum())} for m in self.values},
@@ -369,7 +369,10 @@ def evaluate(
     result.micro = {name: measure(ranking) for name, measure in MEASURES.items()}
     # Is MAP lower here than in cross-validation, by more than LARGE_FALL and two standard errors, over the labels that have both?
     # The variance of a label's average precision p of n positive rows is estimated as p (1 - p) / n.
-    in_folds, precision = model.labels.get(IN_FOLDS, np.full(model.n_labels, np.nan))[numbers], values["average_precision"]
+    in_folds, precision = (
+        model.labels.get(CROSS_VALIDATED_PRECISION, np.full(model.n_labels, np.nan))[numbers],
+        values["average_precision"],
+    )
     both = ~np.isnan(in_folds) & ~np.isnan(precision) & (n_positive > 0)
     if both.any():
         pairs = ((in_folds[both], model.labels["n_positive"][numbers][both]), (precision[both], n_positive[both]))

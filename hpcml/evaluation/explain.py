@@ -15,11 +15,11 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.vocabulary import PLAIN, Field, fields_of
 from hpcml.data.dataset import DataFile
-from hpcml.data.shard import slab_of, verify, without_features
+from hpcml.data.shard import mask_empty_texts, read_slab, verify
 from hpcml.errors import ConfigError, NonFiniteError, nearest
 from hpcml.evaluation.titles import names_of_features, names_of_rows
 from hpcml.files.hdf5 import NAME_CHUNK, readable
-from hpcml.files.report import ReportedResult, cell, picked, plain
+from hpcml.files.report import ReportedResult, cell, plain, select_attributes
 from hpcml.files.table import table
 from hpcml.log import label_with_title, named, plural
 from hpcml.model.linear import Model
@@ -169,7 +169,7 @@ class Features:
         return LabelWeights(label, features[best], weights[best], features.size, float(squares[best].sum()), remaining)
 
 
-def labels_to_show(model: Trained, names: Sequence[str]) -> np.ndarray:
+def select_labels(model: Trained, names: Sequence[str]) -> np.ndarray:
     """Return the labels with these names, or the labels with most training rows. Raises ConfigError for an unknown name."""
     if not names:
         return np.argsort(-np.asarray(model.labels["n_positive"]), kind="stable")[:N_LABELS_SHOWN]
@@ -202,7 +202,7 @@ def explain(comm: mpi.Comm, model: Trained, names: Sequence[str], top: int, ever
     """
     model = check_weights(model, "explain")
     with mpi.agreed(comm, f"reading {model.path}"):
-        labels_in_text = labels_to_show(model, names)
+        labels_in_text = select_labels(model, names)
         labels = labels_in_text if names or every is False else np.arange(model.n_labels)
         labels = every if isinstance(every, np.ndarray) else labels
         features = Features(model)
@@ -316,7 +316,7 @@ class WhyRows(ReportedResult):
                 "label": each.label,
                 "true": each.is_true,
                 "given": each.is_given,
-                **picked(each, "score", "threshold", "intercept"),
+                **select_attributes(each, "score", "threshold", "intercept"),
                 "features": [dict(zip(keys, column, strict=True)) for column in columns],
                 "n_features_without_weight": each.n_without,
             }
@@ -336,14 +336,14 @@ def explain_rows(
     model, doing = check_weights(model, "explain --row"), f"reading {dataset.path}"
     with mpi.agreed(comm, doing):
         model.check_vocabulary(dataset)
-        requested = labels_to_show(model, label_names) if label_names else None
+        requested = select_labels(model, label_names) if label_names else None
     numbers = np.array(mpi.run_on_root(comm, doing, lambda: numbers_of_rows(dataset, row_names)), dtype=np.int64)
     with mpi.agreed(comm, doing):
         rows = np.unique(numbers)
-        shard = slab_of(dataset, rows, 0, rows.size)
+        shard = read_slab(dataset, rows, 0, rows.size)
         verify(dataset, shard)
         data_names = dataset.label_names()
-        labelled, empty = set(dataset.labelled(rows).tolist()), without_features(dataset, shard)
+        labelled, empty = set(dataset.labelled(rows).tolist()), mask_empty_texts(dataset, shard)
         dataset.check_unchanged()
     # the scores (n × L) of the same rows on all ranks; each rank computes those of some labels
     scorer = Scorer(model, shard, np.arange(model.n_labels) if requested is None else np.sort(requested))

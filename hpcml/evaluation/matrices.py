@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from hpcml.data.in_memory import canonical, sound_labels
+from hpcml.data.in_memory import canonical, check_label_sets
 from hpcml.errors import DataError
 from hpcml.evaluation.scored_rows import Counts
 from hpcml.evaluation.top import Best, find_true_labels
@@ -70,7 +70,7 @@ def evaluate_scores(scores: object, Y: object, *, threshold: float = 0.0) -> Sco
     1.0
     """
     scores = np.asarray(scores, dtype=np.float64)
-    Y = sound_labels(Y, "Y")
+    Y = check_label_sets(Y, "Y")
     try:
         truth = sp.csr_matrix(Y if sp.issparse(Y) else np.asarray(Y, dtype=np.float64))
     except (TypeError, ValueError) as error:

@@ -19,8 +19,8 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.labels import all_label_names, load_with_unknown
-from hpcml.data.shard import Shard, without_features
+from hpcml.data.labels import all_label_names, load_shard_with_unknown
+from hpcml.data.shard import Shard, mask_empty_texts
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.comparable import Comparable
 from hpcml.kernels.scores import count_sorted
@@ -231,7 +231,7 @@ def load_scored_rows(comm: mpi.Comm, model: Trained, dataset: DataFile, split: s
         positions, numbers = np.array(others, dtype=np.int64), np.array(known, dtype=np.int64)
         positions[[number[model.label_names[label]] for label in known]] = np.arange(numbers.size)
         not_in_data = [model.label_names[label] for label in requested if model.label_names[label] not in number]
-    shard = load_with_unknown(comm, dataset, split)
+    shard = load_shard_with_unknown(comm, dataset, split)
     missed = count_missed(comm, shard, positions)
     scorer = make_scorer(model, shard, numbers)
     scorer.warm_up(comm)
@@ -239,7 +239,7 @@ def load_scored_rows(comm: mpi.Comm, model: Trained, dataset: DataFile, split: s
         rows, true_labels = positive_pairs(shard, positions)
         positives = scorer.score_pairs(rows, numbers[true_labels])
         scorer.check_numbers(positives, numbers[true_labels])
-        empty, rows = without_features(dataset, shard), np.searchsorted(shard.rows, rows)
+        empty, rows = mask_empty_texts(dataset, shard), np.searchsorted(shard.rows, rows)
         positives[empty[rows]] = UNSCORED
     first = (comm, dataset, scorer, shard, shard.n_global, numbers, numbers.size, not_in_data, missed)
     return ScoredRows(*first, rows, true_labels, positives, Comparable(model, numbers), empty)

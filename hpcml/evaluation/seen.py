@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile, default_split
+from hpcml.data.dataset import DataFile, split_or_all
 from hpcml.data.labels import log_unlabelled
 from hpcml.files.hdf5 import readable
 from hpcml.log import Log, plural
@@ -34,7 +34,7 @@ def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) ->
     return SeenRows(mpi.run_on_root(comm, f"reading {dataset.path}", count), not model.training_keys.complete)
 
 
-def seen_note(seen: SeenRows, n_rows: int, consequence: str = "") -> list[str]:
+def warn_about_training_rows(seen: SeenRows, n_rows: int, consequence: str = "") -> list[str]:
     """Return a warning if the model was trained on some of the rows."""
     if not seen.n_rows:
         return []
@@ -43,9 +43,9 @@ def seen_note(seen: SeenRows, n_rows: int, consequence: str = "") -> list[str]:
     return [f"warning: {rows} {n_rows:,} rows are training rows of the model{consequence}"]
 
 
-def split_to_judge(comm: mpi.Comm, dataset: DataFile, name: str | None, log: Log) -> str:
+def choose_split(comm: mpi.Comm, dataset: DataFile, name: str | None, log: Log) -> str:
     """Return the named split, else test, else all rows. Log excluded rows. Collective over `comm`."""
-    split = name or default_split(dataset, "test")
+    split = name or split_or_all(dataset, "test")
     if name is None and split == "all":
         log(f"note: {dataset.path} has no split test; all its {plural(dataset.n_rows, 'row')} are evaluated")
     log_unlabelled(comm, dataset, split, log)

@@ -33,13 +33,13 @@ from hpcml.data.labels import log_unlabelled
 from hpcml.errors import ConfigError, DataError, NonFiniteError, OptionError
 from hpcml.evaluation.chance_kernels import hypergeometric_tail
 from hpcml.evaluation.comparable import BY_SCORE, Comparable, probability
-from hpcml.evaluation.decision import Summary, Tally, decide, even_places, warm_up
+from hpcml.evaluation.decision import Summary, Tally, count_even_points, decide, warm_up
 from hpcml.evaluation.instance_search import InstanceSearch
 from hpcml.evaluation.scored_rows import UNSCORED, ScoredRows, load_scored_rows, reduce_together, split_by_lane
-from hpcml.evaluation.seen import SeenRows, count_seen, seen_note
+from hpcml.evaluation.seen import SeenRows, count_seen, warn_about_training_rows
 from hpcml.files.atomic import temporary_path
 from hpcml.files.report import ReportedResult, cell
-from hpcml.files.slabs import editing, group_in
+from hpcml.files.slabs import open_for_update, require_group
 from hpcml.files.table import table
 from hpcml.kernels import elementary
 from hpcml.log import Log, Progress, plural
@@ -132,7 +132,7 @@ class HeldOutReport(ReportedResult):
     def heading(self, content: str) -> list[str]:
         consequence = ", whose scores are better than those of new rows; use --split with held-out rows"
         first = f"{self.model}: {content}, from {self.data}, split {self.split}"
-        return [first, *seen_note(self.seen, self.n_rows, consequence)]
+        return [first, *warn_about_training_rows(self.seen, self.n_rows, consequence)]
 
 
 @dataclass(frozen=True)
@@ -306,8 +306,8 @@ def _store(
 
         def write() -> None:
             shutil.copyfile(model.path, temporary)
-            with editing(temporary, target=target) as file:
-                group = group_in(file, "labels")
+            with open_for_update(temporary, target=target) as file:
+                group = require_group(file, "labels")
                 for name, values in columns.items():
                     if name in group:
                         group[name][:] = values
@@ -428,7 +428,7 @@ def _below(held_out: ScoredRows, cuts: np.ndarray, common: float) -> tuple[np.nd
 
 def summaries_of(held_out: ScoredRows, log: Log) -> list[Summary]:
     """Summarise the scores of the labels in two passes. Collective. Raises NonFiniteError for a score that is not finite."""
-    comm, model, summaries, even = held_out.comm, held_out.scorer.model, [], even_places(held_out.n_labels)
+    comm, model, summaries, even = held_out.comm, held_out.scorer.model, [], count_even_points(held_out.n_labels)
     with mpi.node_first(comm):
         warm_up()
     with closing(Progress(log, "summarising scores of labels", held_out.n_labels)) as progress:

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile, names_of
+from hpcml.data.dataset import DataFile, read_feature_names
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import readable
-from hpcml.files.lines import LINE_MIB, open_plain
+from hpcml.files.lines import LINE_MIB, open_decompressed
 from hpcml.model.trained import Trained
 
 LONGEST = 120  # characters of a text that replaces a title
@@ -37,7 +37,7 @@ def names_of_features(model: Trained, numbers: Iterable[int]) -> Names:
 def names_of_rows(dataset: DataFile, numbers: Iterable[int]) -> Names:
     rows = np.unique(np.fromiter(numbers, dtype=np.int64))
     with readable(dataset.path, "hpcml convert", "dataset"):
-        names = names_of(dataset, rows, "row_ids")
+        names = read_feature_names(dataset, rows, "row_ids")
     return Names("row", () if names is None else zip(rows.tolist(), names, strict=True))
 
 
@@ -59,7 +59,7 @@ def titles_of_rows(comm: mpi.Comm, path: Path | None, ids: Collection[str]) -> d
 
 def _read_titles(path: Path, ids: set[str]) -> dict[str, str]:
     titles: dict[str, str] = {}
-    with open_plain(path) as file:
+    with open_decompressed(path) as file:
         number = 0
         while len(titles) < len(ids) and (line := file.readline(LINE_MIB << 20)):
             number += 1

@@ -155,7 +155,7 @@ class InvertedTop:
         return out
 
 
-def top_of(
+def make_top_finder(
     comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: bool, by_pairs: bool = False
 ) -> BlockwiseTop | InvertedTop:
     """Return an object that finds the best `size` labels, or all, with the scorer's model. Collective over `comm`."""

@@ -17,7 +17,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.errors import DataError
 from hpcml.evaluation.comparable import BY_PROBABILITY, BY_SCORE
 from hpcml.evaluation.evaluate import evaluate
-from hpcml.evaluation.explain import labels_to_show
+from hpcml.evaluation.explain import select_labels
 from hpcml.evaluation.scored_rows import UNSCORED, Counts, ScoredRows, ScoreObserver
 from hpcml.evaluation.titles import names_of_rows, titles_of_rows
 from hpcml.files.report import ReportedResult
@@ -186,7 +186,7 @@ def most_wrong(
     `titles`: JSON lines with titles of rows. Raises ConfigError for an unknown label, DataError if model and dataset do not fit.
     """
     with mpi.agreed(comm, f"reading {model.path}"):
-        labels = labels_to_show(model, label_names).tolist() if label_names else None
+        labels = select_labels(model, label_names).tolist() if label_names else None
     observer = WrongRows(model.thresholds, n)
     evaluation = evaluate(comm, model, dataset, split, log, labels, [observer])
     positions = {label: position for position, label in enumerate(evaluation.labels.tolist())}

@@ -13,7 +13,7 @@ from pathlib import Path
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, file_error
 from hpcml.files.temporary import claimed, remove, temporary_name
-from hpcml.signals import undone
+from hpcml.signals import cleanup_on_exit
 
 
 def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()) -> None:
@@ -41,7 +41,7 @@ def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, in
     final = Path(os.path.realpath(path))  # the target of a link, not the link
     temporary = final.parent / comm.bcast(temporary_name(final).name)
     with ExitStack() as stack:
-        stack.enter_context(undone(partial(remove, temporary)))  # on whichever rank ends the job
+        stack.enter_context(cleanup_on_exit(partial(remove, temporary)))  # on whichever rank ends the job
         with mpi.agreed(comm, f"creating {path}"):
             if comm.rank == 0:
                 check_output(path, overwrite, inputs)
@@ -67,7 +67,7 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_whole(path: Path | str, content: bytes | Iterable[bytes]) -> None:
+def write_atomically(path: Path | str, content: bytes | Iterable[bytes]) -> None:
     try:
         with temporary_path(mpi.self_comm(), path, overwrite=True) as temporary, temporary.open("wb") as out:
             out.writelines([content] if isinstance(content, bytes) else content)
@@ -90,4 +90,4 @@ class ListInParts(list[object]):
 def write_json(path: Path | str, content: object) -> None:
     """Write indented JSON atomically; unpaired surrogates become JSON escapes. Raises DataError."""
     pieces = json.JSONEncoder(indent=1, ensure_ascii=False, allow_nan=False).iterencode(content)
-    write_whole(path, (piece.encode(errors="backslashreplace") for piece in chain(pieces, "\n")))
+    write_atomically(path, (piece.encode(errors="backslashreplace") for piece in chain(pieces, "\n")))

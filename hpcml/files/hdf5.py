@@ -20,7 +20,7 @@ from typing import Protocol
 import h5py
 import numpy as np
 
-from hpcml.errors import DataError, file_error, is_in_use, is_of_the_system, is_out_of_memory
+from hpcml.errors import DataError, file_error, is_in_use, is_out_of_memory, is_system_error
 from hpcml.files.opening import open_regular
 from hpcml.files.slabs import Slab
 from hpcml.files.untrusted import check_parts
@@ -29,8 +29,8 @@ from hpcml.version import version
 
 # Format version of each kind of file. Only this version is read.
 VERSIONS = {"dataset": 3, "model": 6, "classifier": 3, "checkpoint": 2, "scores": 3, "predictions": 1}
-MADE_BY = "made-by"  # version of hpcml; like MADE_ON not part of the content
-MADE_ON = "made-on"  # processor and libraries of a model, as JSON
+WRITTEN_BY = "made-by"  # version of hpcml; like COMPUTED_BY not part of the content
+COMPUTED_BY = "made-on"  # processor and libraries of a model, as JSON
 NAME_CHUNK = 1 << 16  # names that are read or written at a time
 TYPES = {"indptr": ("<i8",), "indices": ("<i4", "<i8"), "data": ("<f4",)}  # types of the parts of a matrix
 # Exceptions of h5py and NumPy for damaged files.
@@ -91,11 +91,11 @@ def stamp(file: h5py.File, kind: str) -> None:
     """Write kind, format version and version of hpcml; for models also processor and libraries."""
     file.attrs["hpcml-format"] = kind
     file.attrs["hpcml-version"] = VERSIONS[kind]
-    file.attrs[MADE_BY] = version()
+    file.attrs[WRITTEN_BY] = version()
     if kind in ("model", "classifier"):
         from hpcml.kernels.processor import computed_by  # imports numba, which training has loaded already
 
-        file.attrs[MADE_ON] = json.dumps(computed_by())
+        file.attrs[COMPUTED_BY] = json.dumps(computed_by())
 
 
 def vocabulary_digest(names: Strings | None, n_features: int) -> str:
@@ -114,7 +114,7 @@ def open_hdf5(path: Path | str) -> h5py.File:
     try:
         file = h5py.File(path, "r", locking=False)
     except OSError as error:
-        if is_of_the_system(error):
+        if is_system_error(error):
             raise
         try:
             file = h5py.File(path, "r", locking="best-effort")
@@ -136,7 +136,7 @@ def open_checked(path: Path, expected: str) -> h5py.File:
             raise DataError(f"{path}: not an HDF5 file (or damaged); {expected}")
         return open_hdf5(path)
     except OSError as error:
-        if is_of_the_system(error):
+        if is_system_error(error):
             raise file_error(path, "read", error) from None
         if error.strerror and error.filename:
             raise DataError(f"{path}: cannot read: {error.strerror}; check the name and its permissions") from None
@@ -180,14 +180,14 @@ def readable(path: Path | str, made_by: str, what: str = "file") -> Iterator[Non
     except DAMAGE as error:
         if is_out_of_memory(error):
             raise
-        if is_of_the_system(error):
+        if is_system_error(error):
             raise file_error(path, "read", error) from None
         reason = " ".join(str(error).split())[:200]
         again = f"; create it again with `{made_by}`" if made_by else ""
         raise DataError(f"{path}: damaged {what}: {reason or type(error).__name__}{again}") from None
 
 
-def changed_in_use(path: Path | str) -> DataError:
+def changed_file_error(path: Path | str) -> DataError:
     return DataError(f"{path}: the file was changed while it was in use; restore it, or wait until it is complete")
 
 
@@ -205,7 +205,7 @@ def map_dataset(path: Path, data: h5py.Dataset, begin: int = 0, end: int | None 
             try:
                 return np.memmap(same, data.dtype, "r", first, (end - begin, *data.shape[1:])).view(np.ndarray)
             except ValueError:  # "mmap length is greater than file size"; it was not when the file was opened
-                raise changed_in_use(path) from None
+                raise changed_file_error(path) from None
     elif data.id.get_storage_size() == 0:
         out = np.broadcast_to(data.fillvalue, (end - begin, *data.shape[1:]))
     else:

@@ -24,7 +24,7 @@ from hpcml.files.opening import decoded, open_regular
 from hpcml.files.slabs import write_at
 from hpcml.files.temporary import scratch_folder
 from hpcml.log import named
-from hpcml.partition import share_of
+from hpcml.partition import even_range
 
 BLOCK_BYTES = 1 << 23
 BUFFER_BYTES = 1 << 17
@@ -143,7 +143,7 @@ def detect_compression(head: bytes) -> str:
 
 
 def plain_name(path: Path) -> str:
-    """Return the name of a file without its compression ending; of a ZIP archive the name of its member. Raises as `open_plain`."""
+    """Return the name of a file without its compression ending; of a ZIP archive the name of its member. Raises as `open_decompressed`."""
     if path.suffix.lower() == ".zip":
         with open_regular(path) as raw, suppress(zipfile.BadZipFile, CannotUnpack), zipfile.ZipFile(raw) as archive:
             return Path(find_only_member(archive).filename).name
@@ -166,7 +166,7 @@ def decompression_error(name: object, kind: str, error: Exception) -> Exception:
 
 
 @contextmanager
-def open_plain(path: Path) -> Iterator[BinaryIO]:
+def open_decompressed(path: Path) -> Iterator[BinaryIO]:
     """Open a regular file, or its uncompressed copy, and yield its uncompressed bytes. Raises DataError, OSError."""
     kind = ""
     try:
@@ -181,9 +181,9 @@ def open_plain(path: Path) -> Iterator[BinaryIO]:
         raise decompression_error(path, kind, error) from None
 
 
-def plain_size(path: Path) -> int:
+def uncompressed_size(path: Path) -> int:
     size = 0
-    with open_plain(path) as file:
+    with open_decompressed(path) as file:
         if type(file) is io.BufferedReader and file.seekable():
             return file.seek(0, io.SEEK_END)
         while block := file.read(1 << 20):
@@ -194,7 +194,7 @@ def plain_size(path: Path) -> int:
 def read_lines(path: Path, longest: int, expected: str = "") -> Iterator[tuple[int, str]]:
     """Yield (number from 1, text) of the lines of a UTF-8 file; `expected` ends the message about long lines. Raises DataError."""
     number = 0
-    with open_plain(path) as file:
+    with open_decompressed(path) as file:
         while line := file.readline(longest + 1):
             number += 1
             if len(line) > longest:
@@ -218,10 +218,10 @@ def long_line(name: object, line: int, max_line: int) -> DataError:
 
 def byte_range(comm: mpi.Comm, path: Path) -> tuple[int, int]:
     """Return the range of uncompressed bytes in which this rank's lines begin. Raises DataError. Collective over `comm`."""
-    size = mpi.run_on_root(comm, f"reading {path}", lambda: plain_size(path))
+    size = mpi.run_on_root(comm, f"reading {path}", lambda: uncompressed_size(path))
     if size == 0:
         raise DataError(f"{path}: the file is empty; expected at least one line")
-    return share_of(size, comm.rank, comm.size)
+    return even_range(size, comm.rank, comm.size)
 
 
 def line_blocks(
@@ -230,9 +230,9 @@ def line_blocks(
     """Yield (offset, whole lines) of about `block_bytes`, for lines that begin in bytes begin to end. Raises DataError, OSError."""
     if end is not None and begin >= end:
         return
-    with open_plain(path) as file:
+    with open_decompressed(path) as file:
         offset = max(0, begin - 1)  # the line with this byte belongs to the previous range
-        go_to(file, offset)
+        skip_to(file, offset)
         while begin and (piece := file.readline(BUFFER_BYTES)):
             offset += len(piece)
             if piece.endswith(b"\n"):
@@ -255,7 +255,7 @@ def line_blocks(
             offset += len(block)
 
 
-def go_to(file: BinaryIO, offset: int) -> None:
+def skip_to(file: BinaryIO, offset: int) -> None:
     if file.seekable():
         file.seek(offset)
         return
@@ -265,7 +265,7 @@ def go_to(file: BinaryIO, offset: int) -> None:
 
 def lines_before(path: Path, offset: int) -> int:
     count = 0
-    with open_plain(path) as file:
+    with open_decompressed(path) as file:
         while offset > 0 and (block := file.read(min(BLOCK_BYTES, offset))):
             count += block.count(b"\n")
             offset -= len(block)
@@ -274,7 +274,7 @@ def lines_before(path: Path, offset: int) -> int:
 
 @contextmanager
 def unpacked_once(comm: mpi.Comm, paths: Sequence[Path], scratch: Path, max_line: int) -> Iterator[None]:
-    """Let `open_plain` read uncompressed copies in `scratch`, which rank 0 writes, in the body. Raises DataError. Collective over
+    """Let `open_decompressed` read uncompressed copies in `scratch`, which rank 0 writes, in the body. Raises DataError. Collective over
     `comm`.
     """
     copies: dict[Path, Path] = {}

@@ -56,7 +56,7 @@ def open_stream(path: Path | str) -> tuple[io.FileIO, bytes]:
     return file, head
 
 
-def read_beginning(path: Path | str, limit: int) -> bytes:
+def read_at_most(path: Path | str, limit: int) -> bytes:
     """Return the bytes of a regular file, at most `limit` + 1. Raises DataError."""
     content = b""
     try:
@@ -70,7 +70,7 @@ def read_beginning(path: Path | str, limit: int) -> bytes:
 
 def read_small(path: Path | str, limit: int = SMALL_BYTES) -> str:
     """Return the text (UTF-8) of a regular file of at most `limit` bytes. Raises DataError."""
-    content = read_beginning(path, limit)
+    content = read_at_most(path, limit)
     if len(content) > limit:
         raise DataError(f"{path}: larger than {limit >> 20} MiB; expected a small text file")
     try:

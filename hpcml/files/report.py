@@ -22,14 +22,14 @@ def cell(value: float, form: str = ".4f") -> str:
     return "-" if math.isnan(value) else f"{value:{form}}"
 
 
-def or_none(value: float) -> float | None:
+def nan_to_none(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
 def plain(value: Any) -> Any:
     """Convert a value for JSON: paths to strings, arrays to lists, records to objects, NaN to null."""
     if isinstance(value, float):
-        return or_none(value)
+        return nan_to_none(value)
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, (np.ndarray, np.generic)):
@@ -43,7 +43,7 @@ def plain(value: Any) -> Any:
     return [plain(each) for each in value] if type(value) in (list, tuple) else value
 
 
-def picked(item: object, *names: str) -> dict[str, Any]:
+def select_attributes(item: object, *names: str) -> dict[str, Any]:
     return {name: getattr(item, name) for name in names}
 
 

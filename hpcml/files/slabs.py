@@ -69,10 +69,10 @@ class SlabFile:
                 plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
                 plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
                 plist.set_obj_track_times(False)  # so that the bytes of a file depend only on its content
-                with editing(self.path, new=True, target=self.target) as file:
+                with open_for_update(self.path, new=True, target=self.target) as file:
                     for name, slab in slabs.items():
                         group, _, last = name.rpartition("/")
-                        parent, space = group_in(file, group) if group else file, h5py.h5s.create_simple(slab.shape)
+                        parent, space = require_group(file, group) if group else file, h5py.h5s.create_simple(slab.shape)
                         dtype = h5py.h5t.py_create(np.dtype(slab.dtype), logical=True)
                         h5py.h5d.create(parent.id, last.encode(), dtype, space, dcpl=plist)
                     if describe is not None:
@@ -172,11 +172,11 @@ def _new(raw: DeferredErrorFile) -> h5py.h5f.FileID:
     return h5py.h5f.create(repr(raw).encode("ascii", "replace"), h5py.h5f.ACC_TRUNC, fapl=access, fcpl=creation)
 
 
-def group_in(file: h5py.File, name: str) -> h5py.Group:
+def require_group(file: h5py.File, name: str) -> h5py.Group:
     """Return a group, created if necessary without timestamps."""
     if name not in file:
         above, _, last = name.rpartition("/")
-        parent = group_in(file, above) if above else file
+        parent = require_group(file, above) if above else file
         creation = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
         creation.set_obj_track_times(False)
         h5py.h5g.create(parent.id, last.encode(), gcpl=creation)
@@ -184,7 +184,7 @@ def group_in(file: h5py.File, name: str) -> h5py.Group:
 
 
 @contextmanager
-def editing(path: Path, new: bool = False, target: Path | None = None) -> Iterator[h5py.File]:
+def open_for_update(path: Path, new: bool = False, target: Path | None = None) -> Iterator[h5py.File]:
     """Open an HDF5 file for writing; `target` is its name in messages. Raises OSError if any byte was not written."""
     with DeferredErrorFile(path, "w+" if new else "r+") as raw:
         try:

@@ -17,7 +17,7 @@ SLICE = 1 << 20  # numbers that are processed together
 T = TypeVar("T", bound=Any)  # a NamedTuple
 
 
-class Spool:
+class DiskArray:
     """A growing 1-d array that is read by slices; large ones are in a file. Raises OSError."""
 
     def __init__(self, folder: Path, dtype: DTypeLike) -> None:
@@ -50,7 +50,7 @@ def slices(size: int, step: int = SLICE) -> Iterator[slice]:
     return (slice(begin, min(begin + step, size)) for begin in range(0, size, step))
 
 
-class ArraySpool(Generic[T]):
+class DiskTuples(Generic[T]):
     """Named tuples of arrays and numbers, appended and read in order; large ones are in a file. Raises OSError."""
 
     def __init__(self, folder: Path, kind: type[T]) -> None:
@@ -75,11 +75,11 @@ class ArraySpool(Generic[T]):
             yield self.kind(*(array if array.ndim else array.item() for array in arrays))
 
 
-class StringSpool:
+class DiskStrings:
     """Growing list of strings, read by slices; large ones are in a file. Raises OSError."""
 
     def __init__(self, folder: Path) -> None:
-        self.text, self.ends = Spool(folder, np.uint8), Spool(folder, np.int64)
+        self.text, self.ends = DiskArray(folder, np.uint8), DiskArray(folder, np.int64)
         self.ends.append(np.zeros(1, dtype=np.int64))
 
     def __len__(self) -> int:

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from hpcml.errors import ConfigError
-from hpcml.files.atomic import write_whole
+from hpcml.files.atomic import write_atomically
 from hpcml.files.opening import read_small
 from hpcml.log import named, visible
 
@@ -43,7 +43,7 @@ def escape_formula(cell: object) -> object:
     return f"'{text}" if text[:1] in _FIRST and _FORMULA.match(text) and not _NUMBER.fullmatch(text) else cell
 
 
-def unescaped_formulas(cells: Iterable[str]) -> list[str]:
+def unescape_formulas(cells: Iterable[str]) -> list[str]:
     """Undo `escape_formula`."""
     return [cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell for cell in cells]
 
@@ -73,20 +73,20 @@ def pyarrow() -> Any:
     return pyarrow
 
 
-def csv_text(rows: Iterable[Sequence[object]]) -> str:
+def format_csv(rows: Iterable[Sequence[object]]) -> str:
     return "".join(csv_lines(rows))
 
 
 def write_table(path: Path | str, rows: Iterable[Sequence[object]]) -> None:
     """Write rows, headings first, as a CSV file, atomically. Raises DataError."""
-    write_whole(path, csv_text(rows).encode())
+    write_atomically(path, format_csv(rows).encode())
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
     """Return the rows of a CSV file by column name. Raises DataError, ValueError or csv.Error."""
     before = csv.field_size_limit(LONGEST_CELL)
     try:
-        rows = map(unescaped_formulas, csv.reader(io.StringIO(read_small(path, LARGEST), newline="")))
+        rows = map(unescape_formulas, csv.reader(io.StringIO(read_small(path, LARGEST), newline="")))
         names = next(rows, [])
         return [dict(zip(names, row, strict=False)) for row in rows if row]
     finally:

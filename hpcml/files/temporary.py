@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from hpcml.signals import undone
+from hpcml.signals import cleanup_on_exit
 
 NAME_BYTES = 255  # longest file name in common file systems
 _RANK_BYTES = 11  # of the suffix that ranks append for their own parts
@@ -81,7 +81,7 @@ def scratch_folder(name: str, parent: Path | None = None) -> Iterator[Path]:
     """Yield a folder in `parent` (default: TMPDIR) that is removed after the body or when the process ends. Raises OSError."""
     final = (parent or Path(tempfile.gettempdir())) / name
     folder = temporary_name(final)
-    with undone(partial(_remove, folder)), claimed(folder, final, folder=True):
+    with cleanup_on_exit(partial(_remove, folder)), claimed(folder, final, folder=True):
         try:
             folder.chmod(0o700)
             yield folder

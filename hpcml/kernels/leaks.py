@@ -14,7 +14,7 @@ def extreme_features(csr, positives, sample, frequent, labels, features, areas):
     positives; their number. frequent: features by descending sample count. An AUC between 0.02 and 0.98 is ignored.
     """
     (indptr, indices, data), (label_indptr, label_rows) = csr, positives
-    (begins, sample_rows, values), (own_begins, own_rows), n_sample = sample[0], sample[1], sample[2]
+    (begins, sample_rows, values), (own_begins, load_rank_rows), n_sample = sample[0], sample[1], sample[2]
     n_features = begins.size - 1
     present, sums = np.zeros(n_features, np.int64), np.zeros(n_features)
     touched, is_own = np.zeros(n_features, np.int64), np.zeros(n_sample, np.bool_)
@@ -22,7 +22,7 @@ def extreme_features(csr, positives, sample, frequent, labels, features, areas):
     for m in range(labels.size):
         label = labels[m]
         rows = label_rows[label_indptr[label] : label_indptr[label + 1]]
-        own = own_rows[own_begins[label] : own_begins[label + 1]]
+        own = load_rank_rows[own_begins[label] : own_begins[label + 1]]
         n_negative = n_sample - own.size
         if n_negative == 0 or rows.size == 0:
             continue

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hpcml.errors import ConfigError
-from hpcml.options import flag_of
+from hpcml.options import option_flag
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +80,7 @@ class Method:
     @property
     def free_keys(self) -> set[str]:
         """Keys of config.toml that may differ when a run is resumed, or between parts of a run."""
-        return {"data", *map(flag_of, self.options.free)}
+        return {"data", *map(option_flag, self.options.free)}
 
     def load(self, path: str) -> Any:
         module, _, name = path.partition(":")

@@ -92,7 +92,7 @@ def method_named(name: str) -> Method:
     return METHODS[name]
 
 
-def users_of(option: str) -> list[str]:
+def methods_with_option(option: str) -> list[str]:
     return [name for name, method in METHODS.items() if option in method.option_names]
 
 

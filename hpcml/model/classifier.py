@@ -16,11 +16,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.data.in_memory import sound_csr
+from hpcml.data.in_memory import check_csr
 from hpcml.errors import ConfigError, DataError, OptionError, file_error
 from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import map_dataset, stamp, write_strings
-from hpcml.files.slabs import editing, group_in
+from hpcml.files.slabs import open_for_update, require_group
 from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model import skops_file
 from hpcml.model.learner import OWN, Constant, Learner, confidence, fit, one_line, own_class, scores
@@ -104,7 +104,10 @@ def write_classifier(
     attrs |= {"n_features": int(origin.n_features), "dense": bool(origin.dense)}
     attrs |= {} if threshold is None else dict(zip(THRESHOLDS, threshold[1:], strict=True))
     try:
-        with temporary_path(mpi.self_comm(), path, overwrite=True) as temporary, editing(temporary, new=True, target=path) as file:
+        with (
+            temporary_path(mpi.self_comm(), path, overwrite=True) as temporary,
+            open_for_update(temporary, new=True, target=path) as file,
+        ):
             stamp(file, "classifier")
             file.attrs.update(attrs)
             write_strings(file, "label_names", list(origin.label_names))
@@ -112,7 +115,7 @@ def write_classifier(
             if origin.raw_input is not None:
                 origin.raw_input.write(file)
             if dump is None:
-                group = group_in(file, "classifier")
+                group = require_group(file, "classifier")
                 group.attrs["kind"] = classifier.kind
                 for name, value in fitted_attributes(classifier).items():
                     if isinstance(value, np.ndarray):
@@ -121,12 +124,12 @@ def write_classifier(
                         group.attrs[name] = value
             else:
                 file["classifier"] = np.frombuffer(dump, dtype=np.uint8)
-            margin = group_in(file, "margin")
+            margin = require_group(file, "margin")
             margin["rows"] = np.asarray(margin_data.rows, dtype="<i8")
             margin["weights"] = np.asarray(margin_data.weights, dtype="<f4")
             margin.attrs["cycle"] = int(margin_data.cycle)
             if threshold is not None:
-                group_in(file, "labels")["threshold"] = np.array([threshold.value])
+                require_group(file, "labels")["threshold"] = np.array([threshold.value])
     except OSError as error:
         raise file_error(path, "write", error) from None
 
@@ -224,7 +227,7 @@ class ClassifierModel(Trained):
         DataError, NonFiniteError
             If the classifier rejects the rows, or a score is not finite.
         """
-        return scores(self.classifier, sound_csr(X, "X"), self.n_classes)
+        return scores(self.classifier, check_csr(X, "X"), self.n_classes)
 
     def _load(self, stored: h5py.Group | h5py.Dataset) -> Any:
         try:

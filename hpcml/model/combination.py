@@ -73,7 +73,7 @@ class Votes:
 
     @classmethod
     def decode(cls, numbers: np.ndarray, n_parts: int) -> Votes:
-        """Invert `as_numbers`. Raises ValueError if the numbers are damaged."""
+        """Invert `encode_votes`. Raises ValueError if the numbers are damaged."""
         rounds, begin = [], 0
         while begin < numbers.size:
             n = int(numbers[begin]) if 1 <= numbers[begin] <= numbers.size else 0
@@ -88,7 +88,7 @@ class Votes:
         return cls(tuple(rounds))
 
 
-def as_numbers(rounds: Iterable[Voter]) -> np.ndarray:
+def encode_votes(rounds: Iterable[Voter]) -> np.ndarray:
     """Return the rounds as one array: for each round the number of bounds, the vote, bounds and values."""
     return np.concatenate([part for each in rounds for part in ([each.bounds.size, each.vote], each.bounds, each.values)])
 

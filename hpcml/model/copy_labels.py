@@ -9,7 +9,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.files.slabs import Slab, SlabFile
-from hpcml.model.linear import Model, about_of, describe_model, model_slabs
+from hpcml.model.linear import Model, describe_model, model_slabs, training_attributes
 from hpcml.partition import even_bounds, offsets
 
 # Weights of a dense model that are copied at a time.
@@ -59,7 +59,7 @@ def copy_labels(
     def describe(file: h5py.File) -> None:
         assert model is not None
         n_columns = model.n_columns if sparse else None
-        describe_model(file, about_of(model.attrs), names, n_columns, titles, model.training_keys, model.raw_input)
+        describe_model(file, training_attributes(model.attrs), names, n_columns, titles, model.training_keys, model.raw_input)
 
     out.layout(slabs, describe)
     with mpi.agreed(comm, f"writing {out.target}"):

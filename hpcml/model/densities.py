@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from hpcml.data.in_memory import canonical, sound_csr
+from hpcml.data.in_memory import canonical, check_csr
 from hpcml.kernels import density, elementwise, gaussian
 from hpcml.kernels import joint as kernels
 from hpcml.partition import offsets
@@ -40,7 +40,7 @@ class JointBayes:
         return self._rows(X), y, np.ones(y.size) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
 
     def _rows(self, X: Any) -> Any:
-        X = sound_csr(X, "X")
+        X = check_csr(X, "X")
         if X.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {X.shape[1]} features, but expected {self.n_features_in_}")
         if not np.isfinite(X.data if sp.issparse(X) else X).all():

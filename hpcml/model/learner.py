@@ -57,7 +57,7 @@ _TREE_OPTIONS: dict[str, Callable[[Any], bool]] = {
 ON_GPU = {KERNEL_NB: "hpcml.model.gpu_bayes.KernelDensitiesOnGpu", GAUSSIAN_NB: "hpcml.model.gpu_bayes.GaussianDensitiesOnGpu"}
 
 
-def on_cpu(classifier: Any) -> Any:
+def cpu_version(classifier: Any) -> Any:
     """Return the CPU version of a classifier that scores on a GPU, or the classifier itself."""
     kind = getattr(classifier, "kind", None)
     if kind not in ("kernel-nb", "gaussian-nb"):
@@ -114,7 +114,7 @@ class Learner:
             return self.make(seed)
         return own_class(kind)(**{name: value for name, value in self.options if name != "criterion"})
 
-    def moved_to_gpu(self) -> Learner:
+    def with_gpu_scoring(self) -> Learner:
         """Return the learner whose classifiers score on a GPU. Raises ConfigError if there is none."""
         if self.path not in ON_GPU:
             names = " and ".join(sorted(name for name, learner in LEARNERS.items() if learner.path in ON_GPU))

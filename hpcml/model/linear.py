@@ -15,9 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import h5py
 import numpy as np
 
-from hpcml.data.in_memory import row_of, unordered
+from hpcml.data.in_memory import find_unsorted_entry, row_of
 from hpcml.errors import NonFiniteError
-from hpcml.files.hdf5 import MADE_BY, MADE_ON, describe_matrix, map_dataset, matrix_slabs, stamp, write_label_titles, write_strings
+from hpcml.files.hdf5 import (
+    COMPUTED_BY,
+    WRITTEN_BY,
+    describe_matrix,
+    map_dataset,
+    matrix_slabs,
+    stamp,
+    write_label_titles,
+    write_strings,
+)
 from hpcml.files.slabs import Slab
 from hpcml.files.untrusted import read_strings
 from hpcml.model.combination import Combination, Rule
@@ -33,9 +42,9 @@ PRECISIONS = ("<f4", "<f8")  # types of W
 CHECKED = 1 << 22  # weights of a sparse W checked at a time
 # Columns labels/* of only some models, float64 each: options tuned per label, and the average precision in cross-validation on the
 # training rows (NaN: unknown).
-CHOSEN = ("lambda", "l1", "positive_weight")
-IN_FOLDS = "average_precision_in_folds"
-OPTIONAL = ("threshold", *SIGMOID, *CHOSEN, IN_FOLDS)
+TUNED_OPTIONS = ("lambda", "l1", "positive_weight")
+CROSS_VALIDATED_PRECISION = "average_precision_in_folds"
+OPTIONAL = ("threshold", *SIGMOID, *TUNED_OPTIONS, CROSS_VALIDATED_PRECISION)
 
 
 def model_slabs(
@@ -60,10 +69,10 @@ def model_slabs(
 
 # Attributes of convex training, in the order of the file; the last three come from `Problem.origin`.
 ABOUT = ("method", "loss", "lambda", "split", "epsilon", "dormant", "positive_weight", "vocabulary", "n_rows", "fingerprint")
-_STAMP = ("hpcml-format", "hpcml-version", MADE_BY, MADE_ON)
+_STAMP = ("hpcml-format", "hpcml-version", WRITTEN_BY, COMPUTED_BY)
 
 
-def about_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def training_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a model's attributes that describe its training: ABOUT in its order, then those of the method."""
     named = [*ABOUT, *(name for name in attributes if name not in (*ABOUT, *_STAMP))]
     return {name: attributes[name] for name in named if name in attributes}
@@ -98,7 +107,7 @@ def mask_kept_weights(w: np.ndarray, below: float) -> np.ndarray:
     return np.asarray((w != 0) & ~(np.abs(w) < below))
 
 
-def emptied_warning(n_emptied: int, n_labels: int, option: str) -> str:
+def empty_labels_warning(n_emptied: int, n_labels: int, option: str) -> str:
     """Return the warning about labels that lost all weights."""
     return f"warning: {n_emptied:,} of {n_labels:,} labels keep no weight and score all rows alike; choose a smaller {option}"
 
@@ -212,7 +221,7 @@ class Model(Trained):
             block = W.indices[begin : begin + CHECKED + 1]
             if not 0 <= int(block.min()) <= int(block.max()) < self.n_columns:
                 raise self._damaged(f"W/indices {block.min()} to {block.max()}, but W has columns 0 to {self.n_columns - 1}")
-            if (position := unordered(W.indptr, block, begin)) >= 0:
+            if (position := find_unsorted_entry(W.indptr, block, begin)) >= 0:
                 raise self._damaged(f"W/indices do not ascend in the row of label {row_of(W.indptr, position)}")
             if not (finite := np.isfinite(W.data[begin : begin + CHECKED])).all():
                 raise self._non_finite_error(row_of(W.indptr, begin + int(np.argmin(finite))))

@@ -10,7 +10,7 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from hpcml.data.in_memory import sound_csr, sound_labels
+from hpcml.data.in_memory import check_csr, check_label_sets
 from hpcml.model.densities import GaussianDensities, JointBayes, KernelDensities
 
 
@@ -18,17 +18,17 @@ class JointNaiveBayes(ClassifierMixin, BaseEstimator, JointBayes):
     """Base class that checks rows and classes."""
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-        X, y = validate_data(self, sound_csr(X, "X"), sound_labels(y), accept_sparse="csr", dtype=[np.float64, np.float32])
+        X, y = validate_data(self, check_csr(X, "X"), check_label_sets(y), accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
         return X, y, _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
-        return validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False)
+        return validate_data(self, check_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy on X (n_samples, n_features) and y (n_samples,)."""
-        return float(super().score(X, sound_labels(y), sample_weight))
+        return float(super().score(X, check_label_sets(y), sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

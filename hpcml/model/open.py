@@ -11,11 +11,11 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import FEW, DataError
-from hpcml.files.hdf5 import DAMAGE, MADE_BY, MADE_ON, open_checked, open_stamped
+from hpcml.files.hdf5 import COMPUTED_BY, DAMAGE, WRITTEN_BY, open_checked, open_stamped
 from hpcml.files.untrusted import check_parts
 from hpcml.log import joined, plural, size
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import CHOSEN, Model
+from hpcml.model.linear import TUNED_OPTIONS, Model
 from hpcml.model.raw_input import RawInput
 from hpcml.model.trained import Trained
 
@@ -118,16 +118,16 @@ def format_model(model: Model | ClassifierModel) -> str:
         for name in ("loss", "lambda", "positive_weight", "scale", "split", "n_rows")
         if name in attrs
     }
-    for name in CHOSEN:
+    for name in TUNED_OPTIONS:
         if name in model.labels:
             low, high = np.quantile(model.labels[name], [0, 1])
             settings[name] = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g} per label"
     if settings:
         lines.append("  trained     " + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items()))
-    if MADE_BY in attrs:
-        lines.append(f"  made by     hpcml {attrs[MADE_BY]}")
-    with suppress(ValueError, TypeError, KeyError, RecursionError):  # files of earlier versions have no MADE_ON
-        machine = json.loads(str(attrs.get(MADE_ON)))
+    if WRITTEN_BY in attrs:
+        lines.append(f"  made by     hpcml {attrs[WRITTEN_BY]}")
+    with suppress(ValueError, TypeError, KeyError, RecursionError):  # files of earlier versions have no COMPUTED_BY
+        machine = json.loads(str(attrs.get(COMPUTED_BY)))
         lines.append(f"  made on     {machine['processor']} ({machine['architecture']}, compiled for {machine['target']})")
     if (raw_input := model.raw_input) is not None:
         names = "feature names" if raw_input.packed is not None else "no feature names"

@@ -15,7 +15,7 @@ import numpy as np
 
 from hpcml.data.dataset import DataFile
 from hpcml.files.hdf5 import NAME_CHUNK, vocabulary_digest, write_strings
-from hpcml.files.slabs import group_in
+from hpcml.files.slabs import require_group
 from hpcml.files.untrusted import attributes, read_strings
 
 GROUP = "input"
@@ -61,7 +61,7 @@ class RawInput:
 
     def write(self, file: h5py.File) -> None:
         """Write the description to a model file."""
-        group = group_in(file, GROUP)
+        group = require_group(file, GROUP)
         for name, value in sorted(self.attributes.items()):
             group.attrs[name] = value
         for name, values in (("feature_names", self.packed), ("idf", self.idf)):

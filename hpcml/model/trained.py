@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from hpcml.data.dataset import DataFile
-from hpcml.errors import ConfigError, DataError, OptionError, file_error, is_of_the_system
+from hpcml.errors import ConfigError, DataError, OptionError, file_error, is_system_error
 from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped, readable
 from hpcml.files.untrusted import attributes, text_of
 from hpcml.model.raw_input import RawInput
@@ -64,7 +64,7 @@ class Trained:
                     complete = bool(stored.attrs["complete"])
                     self.training_keys = TrainingKeys(keys, int(keys[-1]) if keys.size else 0, complete)
             except DAMAGE as error:
-                if is_of_the_system(error):
+                if is_system_error(error):
                     raise file_error(path, "read", error) from None
                 raise self._damaged("a part is missing or of another size") from None
 

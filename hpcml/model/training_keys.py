@@ -33,7 +33,7 @@ class TrainingKeys(NamedTuple):
         return n_known if self.complete else round(n_known * keys.size / max(1, comparable.size))
 
 
-def united(one: TrainingKeys | None, other: TrainingKeys | None) -> TrainingKeys | None:
+def merge_training_keys(one: TrainingKeys | None, other: TrainingKeys | None) -> TrainingKeys | None:
     """Return the union of two sets of keys; None counts as empty."""
     if one is None or other is None:
         return other or one
@@ -52,7 +52,10 @@ def training_keys(dataset: DataFile, split: str) -> TrainingKeys:
     for begin in range(0, rows.size, PIECE):
         block = rows[begin : begin + PIECE]
         first = int(block[0])
-        keys = united(keys, TrainingKeys(dataset.map("row_keys", first, int(block[-1]) + 1)[block - first], 0, True)) or keys
+        keys = (
+            merge_training_keys(keys, TrainingKeys(dataset.map("row_keys", first, int(block[-1]) + 1)[block - first], 0, True))
+            or keys
+        )
     return keys
 
 

@@ -57,7 +57,7 @@ def limits(root: Path = Path("/")) -> list[Limit]:
     for option, number, field in _OWN:
         soft = resource.getrlimit(number)[0]
         if soft != resource.RLIM_INFINITY:
-            all_limits.append(Limit(max(0, soft - bytes_of_process(field)), f"ulimit {option}", f"process {os.getpid()}"))
+            all_limits.append(Limit(max(0, soft - process_bytes(field)), f"ulimit {option}", f"process {os.getpid()}"))
     return all_limits
 
 
@@ -87,7 +87,7 @@ def control_groups(root: Path) -> Iterator[tuple[str, Path, Path]]:
             yield system[0], top, top if path.startswith("/..") or inside.startswith("..") else top / inside
 
 
-def bytes_of_process(name: str) -> int:
+def process_bytes(name: str) -> int:
     """Return a memory field of /proc/self/status in bytes, such as VmHWM; 0 if it is missing."""
     field = re.search(rf"^{name}:\s+(\d+) kB", _read(Path("/proc/self/status")), re.MULTILINE)
     return 1024 * int(field[1]) if field else 0

@@ -13,13 +13,13 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import OptionError
 from hpcml.log import size
-from hpcml.mpi.limits import Limit, bytes_of_process, limits
+from hpcml.mpi.limits import Limit, limits, process_bytes
 
 MEMORY_SHARE = 0.5  # share of a rank's memory that rows and weights may use
 OWN_BYTES = 120 * 10**6  # of a rank for Python, libraries and compiled kernels
 
 
-def memory_of_node() -> Limit:
+def node_memory() -> Limit:
     return min(limits())
 
 
@@ -62,4 +62,4 @@ def ask_for(*arrays: np.ndarray) -> None:
 
 
 def peak_mib() -> float:
-    return (bytes_of_process("VmHWM") or 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 2**20
+    return (process_bytes("VmHWM") or 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 2**20

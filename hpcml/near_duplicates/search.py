@@ -14,9 +14,9 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile, names_of
+from hpcml.data.dataset import DataFile, read_feature_names
 from hpcml.data.shard import load_shard
-from hpcml.files.report import ReportedResult, cell, or_none, picked, plain
+from hpcml.files.report import ReportedResult, cell, nan_to_none, plain, select_attributes
 from hpcml.files.table import table, write_table
 from hpcml.log import Log, plural
 from hpcml.near_duplicates.consistency import Consistency, PairLabels, measure_consistency
@@ -97,7 +97,7 @@ class Duplicates(ReportedResult):
         columns = [labels.n_rows, self.base_rates(), labels.either, labels.both, labels.values(), lows, highs]
         values = zip(*(column.tolist() for column in columns), strict=True)
         return [
-            (number, name, *(or_none(value) if isinstance(value, float) else value for value in row))
+            (number, name, *(nan_to_none(value) if isinstance(value, float) else value for value in row))
             for number, (name, row) in enumerate(zip(self.label_names, values, strict=True))
         ]
 
@@ -108,14 +108,14 @@ class Duplicates(ReportedResult):
     def as_dict(self) -> dict[str, Any]:
         """Return everything except the pairs, for JSON; an undefined value is null."""
         content: dict[str, Any] = {
-            **picked(self, "data", "split", "n_rows", "n_unlabelled"),
+            **select_attributes(self, "data", "split", "n_rows", "n_unlabelled"),
             "n_without_features": self.n_empty,
             "n_equal_to_an_earlier_row": self.n_equal,
-            **picked(self, "n_limited", "similarity"),
+            **select_attributes(self, "n_limited", "similarity"),
             "bands": self.bands.number,
             "hashes_per_band": self.bands.size,
             "expected_recall": self.bands.recall(self.similarity),
-            **picked(self, "n_pairs", "n_counted"),
+            **select_attributes(self, "n_pairs", "n_counted"),
             "pairs_from_similarity": dict(zip(self.steps, self.by_similarity, strict=True)),
             "labels": [dict(zip(LABEL_COLUMNS, row, strict=True)) for row in self._label_rows()],
         }
@@ -172,7 +172,7 @@ def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, pa
 
     def take(columns: list[np.ndarray]) -> None:
         (first, other), rest = (rows[positions] for positions in columns[:2]), columns[2:]
-        ids = [names_of(dataset, each, "row_ids") or [""] * each.size for each in (first, other)]
+        ids = [read_feature_names(dataset, each, "row_ids") or [""] * each.size for each in (first, other)]
         lines.extend(zip(first.tolist(), other.tolist(), *ids, *(column.tolist() for column in rest), strict=True))
 
     with mpi.agreed(comm, f"reading {dataset.path}"):

@@ -32,9 +32,9 @@ from hpcml.methods.registry import Method, train
 from hpcml.model.linear import mask_kept_weights
 from hpcml.mpi.memory import peak_mib
 from hpcml.planning.memory import Cluster, Requirements
-from hpcml.run.session import Session, Target, opened_dataset
+from hpcml.run.session import Session, Target, open_shared_dataset
 from hpcml.run.stop import NEVER
-from hpcml.signals import undone
+from hpcml.signals import cleanup_on_exit
 
 # Panels to train, and the power of their quantiles: more panels of frequent labels, whose times vary most.
 BLOCKS, SKEW = 6, 1.7
@@ -99,7 +99,7 @@ def _train_some_labels(
     if needs.shards > 1:
         options = replace(options, ranks_per_group=needs.shards if comm.size % needs.shards == 0 else None)
     with ExitStack() as stack:
-        method, dataset = entry.load(entry.linear), stack.enter_context(opened_dataset(session, data))
+        method, dataset = entry.load(entry.linear), stack.enter_context(open_shared_dataset(session, data))
         problem, columns = load(stack, entry.name, method, session, dataset, options)
         risk = problem.objective
         risk.start_from(comm, problem.names, problem.origin())
@@ -193,7 +193,7 @@ def _train_shortened(session: Session, method: Method, data: Path, options: Any)
     quiet, clock = Session(comm, Log(1)), time.process_time
     if getattr(options, "device", "cpu") == "gpu":
         clock = time.perf_counter
-    with undone(remove):
+    with cleanup_on_exit(remove):
         try:
             for n in (1, 1, several):
                 begin = clock()

@@ -13,14 +13,14 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, OptionError
-from hpcml.files.report import ReportedResult, picked
+from hpcml.files.report import ReportedResult, select_attributes
 from hpcml.kernels.processor import processor_name
 from hpcml.kernels.rows import count_labels
 from hpcml.log import duration, plural, size
 from hpcml.methods.registry import Method
-from hpcml.mpi.limits import bytes_of_process
-from hpcml.mpi.memory import OWN_BYTES, memory_of_node
-from hpcml.options import check_rules, default_of, flag_of
+from hpcml.mpi.limits import process_bytes
+from hpcml.mpi.memory import OWN_BYTES, node_memory
+from hpcml.options import check_rules, default_value, option_flag
 from hpcml.planning.memory import Cluster, Requirements, compute_requirements
 from hpcml.planning.options import PlanOptions
 from hpcml.planning.pilot import Measured, run_pilot
@@ -110,18 +110,18 @@ class Plan(ReportedResult):
             **{name: getattr(sizes, f"n_{name}") for name in ("rows", "features", "columns", "values")},
             "labels": int(sizes.n_positive.size),
             "trained_labels": sizes.n_trained,
-            **picked(self.cluster, "nodes", "ranks_per_node"),
-            **picked(needs, "layout"),
-            **picked(self, "rank_bytes", "node_bytes"),
-            **picked(needs, "own_bytes", "shared_bytes", "model_bytes", "checkpoint_bytes"),
-            **picked(self, "seconds", "total_seconds", "node_hours", "measured", "assumed", "command"),
+            **select_attributes(self.cluster, "nodes", "ranks_per_node"),
+            **select_attributes(needs, "layout"),
+            **select_attributes(self, "rank_bytes", "node_bytes"),
+            **select_attributes(needs, "own_bytes", "shared_bytes", "model_bytes", "checkpoint_bytes"),
+            **select_attributes(self, "seconds", "total_seconds", "node_hours", "measured", "assumed", "command"),
         }
 
 
 def choose_cluster(comm: mpi.Comm, plan_options: PlanOptions) -> Cluster:
     local_ranks = int(mpi.allreduce_max(comm, mpi.ranks_on_node(comm)))
     if plan_options.memory is None:
-        node_bytes = int(-mpi.allreduce_max(comm, -float(memory_of_node())))
+        node_bytes = int(-mpi.allreduce_max(comm, -float(node_memory())))
     else:
         node_bytes = int(plan_options.memory * 1e9)
     return Cluster(plan_options.nodes, plan_options.ranks_per_node or local_ranks, node_bytes)
@@ -141,7 +141,7 @@ def plan(session: Session, method: Method, data: Path | None, plan_options: Plan
         sizes = estimate_sizes(*numbers, plan_options.values_per_row)
     else:
         sizes = read_class_sizes(comm, data, options.split) if one_classifier else read_sizes(comm, data, options)
-    program = int(mpi.allreduce_max(comm, float(max(OWN_BYTES, bytes_of_process("VmRSS")))))
+    program = int(mpi.allreduce_max(comm, float(max(OWN_BYTES, process_bytes("VmRSS")))))
     needs = (
         Requirements("one classifier of all classes", {})
         if one_classifier
@@ -203,9 +203,9 @@ def command_flags(options: Any) -> list[str]:
     words: list[str] = []
     for option in fields(options):
         value = getattr(options, option.name)
-        if value == default_of(option):
+        if value == default_value(option):
             continue
-        name = flag_of(option.name)
+        name = option_flag(option.name)
         if isinstance(value, bool):
             words.append(f"--{name}" if value else f"--no-{name}")
         else:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi, slices
-from hpcml.data.dataset import DataFile, default_split
+from hpcml.data.dataset import DataFile, split_or_all
 from hpcml.data.labels import choose_labels, count_positives
 from hpcml.data.shard import load_shard
 from hpcml.errors import OptionError
@@ -48,7 +48,7 @@ def read_sizes(comm: mpi.Comm, path: Path, options: Any) -> Sizes:
     with mpi.agreed(comm, f"opening {path}"):
         dataset = DataFile(path)
     with dataset:
-        shard = load_shard(comm, dataset, options.split or default_split(dataset, "train"))
+        shard = load_shard(comm, dataset, options.split or split_or_all(dataset, "train"))
         positive = count_positives(comm, shard)
         labels, _ = choose_labels(comm, dataset, options, positive)
         with mpi.agreed(comm, "allocating the features"):
@@ -82,7 +82,7 @@ def read_sizes(comm: mpi.Comm, path: Path, options: Any) -> Sizes:
 def read_class_sizes(comm: mpi.Comm, path: Path, split: str | None) -> Sizes:
     """Return the sizes of the rows of a split, for one classifier of all classes. Collective over `comm`."""
     with mpi.agreed(comm, f"opening {path}"), DataFile(path) as dataset:
-        n_rows = len(dataset.labelled_split(split or default_split(dataset, "train")))
+        n_rows = len(dataset.labelled_split(split or split_or_all(dataset, "train")))
         n, d = dataset.nnz, dataset.n_features
         return Sizes(n_rows, d, n, n_columns=d, n_used=d, n_positive=np.zeros(dataset.n_labels, np.int64))
 

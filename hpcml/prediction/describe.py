@@ -12,12 +12,12 @@ from typing import Any
 
 from hpcml.errors import DataError, file_error
 from hpcml.files.hdf5 import open_stamped, readable
-from hpcml.files.lines import open_plain
+from hpcml.files.lines import open_decompressed
 from hpcml.files.table import LONGEST_CELL, pyarrow
 from hpcml.log import joined, plural
 from hpcml.prediction.table import BIOASQ, DELIMITERS, PARQUET, TEXTS, BioasqJson
 
-MADE_BY = "hpcml predict"
+WRITTEN_BY = "hpcml predict"
 ENDINGS = (*TEXTS, PARQUET, BIOASQ)  # extensions other than HDF5
 COLUMNS = {
     "id": "id of the row, or its number from 0 if the data have no ids",
@@ -41,14 +41,14 @@ MATRIX = {
 def describe(path: Path, kind: str) -> str:
     """Return a description of a file: HDF5 of this kind, or '' for other formats. Raises DataError."""
     if kind == "scores":
-        with open_stamped(path, kind, MADE_BY) as file, readable(path, MADE_BY):
+        with open_stamped(path, kind, WRITTEN_BY) as file, readable(path, WRITTEN_BY):
             n_rows, n_labels = file["scores"].shape
             lines = [f"{path}: scores of {plural(n_rows, 'row')} for {plural(n_labels, 'label')}"]
             lines += [f"  {name:<21} {text}" for name, text in MATRIX.items() if name in file]
             return joined([*lines, *_origin(dict(file.attrs))])
     try:
         if path.suffix.lower() == BIOASQ:
-            with open_plain(path) as raw:
+            with open_decompressed(path) as raw:
                 if raw.readline() != BioasqJson.begin + b"\n":
                     raise ValueError
                 n_rows = sum(line.startswith(b"{") for line in raw)
@@ -58,7 +58,7 @@ def describe(path: Path, kind: str) -> str:
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, csv.Error):
         expected = f"expected the columns {', '.join(COLUMNS)}, or BioASQ JSON"
-        raise DataError(f"{path}: not written by `{MADE_BY}` ({expected}); info also describes datasets and models") from None
+        raise DataError(f"{path}: not written by `{WRITTEN_BY}` ({expected}); info also describes datasets and models") from None
     except OSError as error:
         raise file_error(path, "read", error) from None
     lines = [f"{path}: {plural(n_lines, 'label')}, one per line, row by row"]
@@ -73,13 +73,13 @@ def _read_columns(path: Path, kind: str) -> tuple[list[str], int, dict[str, Any]
     """Return the names of the columns, the number of lines, and the attributes of the file."""
     ending = path.suffix.lower()
     if kind:
-        with open_stamped(path, kind, MADE_BY) as file, readable(path, MADE_BY):
+        with open_stamped(path, kind, WRITTEN_BY) as file, readable(path, WRITTEN_BY):
             return [name for name in COLUMNS if name in file], file["label"].size, dict(file.attrs)
     if ending == PARQUET:
         with closing(pyarrow().parquet.ParquetFile(path)) as table:
             schema = table.schema_arrow
             return schema.names, table.metadata.num_rows, json.loads(schema.metadata[b"hpcml"])
-    with open_plain(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
+    with open_decompressed(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
         if ending in DELIMITERS:
             previous = csv.field_size_limit(LONGEST_CELL)
             try:

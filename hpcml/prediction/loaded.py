@@ -14,7 +14,7 @@ from hpcml import mpi
 from hpcml.data.shard import NO_ROWS, Shard
 from hpcml.errors import ConfigError
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.evaluation.top import top_of
+from hpcml.evaluation.top import make_top_finder
 from hpcml.log import plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
@@ -85,7 +85,7 @@ class LoadedModel:
         self._row_maker = RowMaker(self.model)
         scorer = self._scorer(Shard.of_csr(NO_ROWS, self.model.n_features, len(self.labels)))
         scorer.warm_up(mpi.self_comm())
-        self._best_labels: Any = top_of(mpi.self_comm(), scorer, 1, can_keep_weights(self.model), by_pairs=True)
+        self._best_labels: Any = make_top_finder(mpi.self_comm(), scorer, 1, can_keep_weights(self.model), by_pairs=True)
 
     @property
     def thresholds(self) -> np.ndarray:

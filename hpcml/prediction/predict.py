@@ -18,12 +18,12 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.shard import Shard, load_shard, without_features
+from hpcml.data.shard import Shard, load_shard, mask_empty_texts
 from hpcml.errors import DataError, OptionError, file_error
 from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.hints import hint_at_few_labels
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.evaluation.top import top_of
+from hpcml.evaluation.top import make_top_finder
 from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import NAME_CHUNK, create_strings, stamp, write_label_titles, write_strings
 from hpcml.files.slabs import Slab, new_file
@@ -53,7 +53,7 @@ class Prediction:
         self.scorer.warm_up(comm, only_rows=top is None)
         self.keeps_weights = can_keep_weights(model)
         self._weights = BlockWeights(self.keeps_weights)
-        self.best: Any = None if top is None else top_of(comm, self.scorer, top, self.keeps_weights)
+        self.best: Any = None if top is None else make_top_finder(comm, self.scorer, top, self.keeps_weights)
         width = model.n_labels if top is None else 12 * self.best.size
         self._step = max(1, min(MAX_ROWS, CHUNK_BYTES // max(1, width)))  # rows per chunk
         self.n_rows = self.n_lines = self.n_without = self.n_empty = 0  # rows, lines, rows without labels, rows without features
@@ -158,7 +158,7 @@ def predict(
 
         def find_labels() -> Iterator[RowLabels]:
             with closing(Progress(log, "scoring rows (rank 0)", shard.rows.size)) as progress:
-                for row_labels in prediction.find(shard, ids, without_features(dataset, shard)):
+                for row_labels in prediction.find(shard, ids, mask_empty_texts(dataset, shard)):
                     dataset.check_unchanged()
                     yield row_labels
                     progress.update(prediction.n_rows)
@@ -202,7 +202,7 @@ def write_scores(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, 
                 out.write("scores", first, scores)
                 progress.update(first - shard.first_local + scores.shape[0])
     log(f"{output}: scores of {plural(shard.n_global, 'row')} for {plural(model.n_labels, 'label')}")
-    _, (n_empty,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(without_features(dataset, shard)))])
+    _, (n_empty,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(mask_empty_texts(dataset, shard)))])
     if n_empty:
         log(f"warning: {plural(int(n_empty), 'row')} without known features: their scores are not meaningful")
 

@@ -16,7 +16,7 @@ from hpcml.conversion.table import Batch, texts_of_row
 from hpcml.conversion.text import FewTexts, Values, settings_of_model
 from hpcml.conversion.vocabulary import PLAIN, Field
 from hpcml.data.dataset import DataFile
-from hpcml.data.in_memory import canonical, sound_csr
+from hpcml.data.in_memory import canonical, check_csr
 from hpcml.data.shard import NO_ROWS, Shard, load_shard
 from hpcml.errors import ConfigError, DataError, nearest_name
 from hpcml.log import named
@@ -125,7 +125,7 @@ class RowMaker:
 
     def convert_matrix(self, X: Any) -> Shard:
         """Convert a matrix (n_rows, n_features). Raises DataError."""
-        matrix = canonical(sp.csr_matrix(sound_csr(X, "X"), dtype=np.float32))
+        matrix = canonical(sp.csr_matrix(check_csr(X, "X"), dtype=np.float32))
         if matrix.shape[1] != self.model.n_features:
             raise DataError(f"X has {matrix.shape[1]} columns, but the model has {self.model.n_features} features")
         if not np.isfinite(matrix.data).all():

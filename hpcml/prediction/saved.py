@@ -22,7 +22,7 @@ from hpcml.model.raw_input import NUL, RawInput
 from hpcml.prediction.raw_rows import RowMaker
 from hpcml.prediction.vectoriser import describe_steps
 from hpcml.run.folder import RunFolder
-from hpcml.run.session import session_of
+from hpcml.run.session import open_session
 
 
 def save(
@@ -86,7 +86,7 @@ def save(
     if features is not None:
         raw_input.packed = np.frombuffer(NUL.join(map(str.encode, features)), np.uint8)
     vocabulary = vocabulary_digest(features, last.n_features_in_)
-    with session_of(None) as session, RunFolder(session.comm, Path(run), session.log) as folder:
+    with open_session(None) as session, RunFolder(session.comm, Path(run), session.log) as folder:
         if not force and folder.path.is_dir() and any(folder.path.iterdir()):
             raise ConfigError(f"{run} exists already; choose another folder or use force=True")
         config: dict[str, object] = {"method": methods[0], "estimator": " ".join(repr(estimator).split())}

@@ -19,7 +19,7 @@ import numpy as np
 
 from hpcml.errors import ConfigError, DataError, OptionError, file_error
 from hpcml.files.hdf5 import create_strings, stamp, write_label_titles, write_strings
-from hpcml.files.slabs import editing
+from hpcml.files.slabs import open_for_update
 from hpcml.files.table import csv_lines, pyarrow, storable
 from hpcml.model.trained import Trained
 
@@ -152,7 +152,7 @@ class BinaryTable:
         yield waiting
 
     def _write_hdf5(self, path: Path, parts: Iterable[Path], n_lines: int, target: Path) -> None:
-        with editing(path, new=True, target=target) as file:
+        with open_for_update(path, new=True, target=target) as file:
             stamp(file, "predictions")
             file.attrs.update(self.about)
             write_strings(file, "label_names", self.model.label_names)

@@ -11,12 +11,12 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, DataFile, checked_slabs, names_of
-from hpcml.data.labels import label_sets_of
+from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, DataFile, checked_slabs, read_feature_names
+from hpcml.data.labels import read_label_sets
 from hpcml.data.shard import Shard, load_shard
 from hpcml.files.hdf5 import NAME_CHUNK, create_strings, describe_matrix, matrix_slabs, readable, vocabulary_digest
 from hpcml.files.hdf5 import write_strings as write_names
-from hpcml.files.slabs import Slab, group_in, new_file
+from hpcml.files.slabs import Slab, new_file, require_group
 from hpcml.files.untrusted import attributes
 from hpcml.partition import offsets
 
@@ -69,7 +69,7 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
             all_ones = all_ones and bool((data == 1).all())
         dataset.check_unchanged()
     ones = not mpi.agreed_any(comm, not all_ones)
-    sets = label_sets_of(comm, dataset, shard)
+    sets = read_label_sets(comm, dataset, shard)
     entries = [indices.size for _, indices in sets.values()]
     (first_value, *first_entries), (nnz, *n_entries) = mpi.exclusive_sum(comm, [sizes.sum(), *entries])
     with new_file(comm, output, force, [dataset.path]) as out:
@@ -106,7 +106,7 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
 
 def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int, n_of: dict[str, int], ones: bool) -> None:
     """Write everything except the slabs; `n_of` are the entries of each label matrix."""
-    names = names_of(dataset, features)
+    names = read_feature_names(dataset, features)
     for name, value in attributes(dataset.file).items():
         file.attrs[name] = value
     # features without names are identified by their numbers, so a model of other features does not fit
@@ -126,7 +126,7 @@ def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int
                 target[begin : begin + len(names_of_chunk)] = np.array(names_of_chunk, dtype=object)
     if can_convert_text(dataset):
         with readable(dataset.path, "hpcml convert", "dataset (text)"):
-            group = group_in(file, "text")
+            group = require_group(file, "text")
             for name, value in attributes(dataset.file["text"]).items():
                 group.attrs[name] = value
         write_names(file, "text/stop_words", dataset.strings("text/stop_words") or [])

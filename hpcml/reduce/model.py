@@ -12,7 +12,7 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import map_dataset, open_stamped, readable, write_strings
-from hpcml.files.slabs import editing, group_in
+from hpcml.files.slabs import open_for_update, require_group
 from hpcml.files.untrusted import attributes, read_strings
 from hpcml.model.linear import Model
 from hpcml.model.open import model_file
@@ -88,14 +88,14 @@ def _write(weights: SeenFeatures, features: np.ndarray, temporary: Path, output:
     columns[features], factors[features] = new, model.factors[features]
     tables = {"columns": columns, "factors": factors, FEATURES: features}
     parts: list[h5py.Group | h5py.Dataset] = []
-    with open_stamped(path, "model", "hpcml train") as source, editing(temporary, new=True, target=output) as file:
+    with open_stamped(path, "model", "hpcml train") as source, open_for_update(temporary, new=True, target=output) as file:
         with readable(path, "hpcml train", "model"):
             source.visititems(lambda _, part: parts.append(part))
         file.attrs.update(attributes(source))
         for part in parts:
             name = part.name.lstrip("/")
             if isinstance(part, h5py.Group):
-                group_in(file, name)
+                require_group(file, name)
             elif part.chunks is not None:  # compressed
                 file.create_dataset(name, data=part[()], compression=part.compression, shuffle=part.shuffle)
             elif h5py.check_string_dtype(part.dtype) is not None:

@@ -14,13 +14,13 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.evaluate import evaluate
-from hpcml.evaluation.seen import SeenRows, seen_note
+from hpcml.evaluation.seen import SeenRows, warn_about_training_rows
 from hpcml.files.report import ReportedResult, cell
 from hpcml.files.slabs import new_file
 from hpcml.files.table import table
 from hpcml.log import Log, plural
 from hpcml.model.copy_labels import copy_labels, create_slabs
-from hpcml.model.linear import Model, emptied_warning
+from hpcml.model.linear import Model, empty_labels_warning
 from hpcml.model.trained import Trained
 from hpcml.partition import even_bounds
 
@@ -60,10 +60,10 @@ class Pruning(ReportedResult):
             values = [cell(change, "+.4f") if number else "-", *map(cell, line.precision_at.values())]
             rows.append([f"{line.below:g}" if number else "unchanged", f"{line.n_weights:,}", *shares, *values])
         yield f"{self.model} on {self.data}, split {self.split}:"
-        yield from [*seen_note(self.seen, self.n_rows), "", *table(rows)]
+        yield from [*warn_about_training_rows(self.seen, self.n_rows), "", *table(rows)]
         for line in self.lines:
             if line.n_emptied:
-                yield f"below {line.below:g}: {emptied_warning(line.n_emptied, self.n_labels, '--below')}"
+                yield f"below {line.below:g}: {empty_labels_warning(line.n_emptied, self.n_labels, '--below')}"
 
 
 def prune(

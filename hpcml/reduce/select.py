@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile, default_split, names_of, numbers_of
+from hpcml.data.dataset import DataFile, numbers_of, read_feature_names, split_or_all
 from hpcml.data.labels import choose_labels
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, OptionError
-from hpcml.evaluation.explain import labels_to_show
+from hpcml.evaluation.explain import select_labels
 from hpcml.files.atomic import check_output
 from hpcml.files.report import ReportedResult
 from hpcml.files.table import read_csv, write_table
@@ -123,13 +123,13 @@ def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOp
     weights = selected = None
     with mpi.agreed(comm, f"reading {path}"):
         weights = SeenFeatures.read(path)
-        labels = np.sort(labels_to_show(weights.model, options.label)) if options.label else np.arange(weights.model.n_labels)
+        labels = np.sort(select_labels(weights.model, options.label)) if options.label else np.arange(weights.model.n_labels)
         importance, seen = weights.importance(labels, options.over or "max")
         selected = choose_features(EFS, importance, seen, options, f"{path} has seen")
         if options.data is not None:
             with DataFile(options.data) as dataset:
                 weights.model.check_vocabulary(dataset)
-                selected.names = names_of(dataset, selected.features)
+                selected.names = read_feature_names(dataset, selected.features)
     reduce_model(comm, weights, selected.features, output, force)
     return selected
 
@@ -140,7 +140,7 @@ def _choose_of_dataset(comm: mpi.Comm, dataset: DataFile, options: SelectOptions
         raise ConfigError(f"--by is missing; expected {', '.join(NAMES[:-1])} or {NAMES[-1]}")
     none = np.zeros(dataset.n_labels, np.int64)
     labels, _ = choose_labels(comm, dataset, OnlineOptions(label=options.label, min_positives=0), none)
-    split = options.split or default_split(dataset, "train")
+    split = options.split or split_or_all(dataset, "train")
     if options.by == EFS:
         if options.over == "mean":
             raise OptionError("over", "mean", "efs of a dataset takes the largest importance over the labels; remove it")
@@ -155,7 +155,7 @@ def _choose_of_dataset(comm: mpi.Comm, dataset: DataFile, options: SelectOptions
             raise ConfigError(f"{path}: no feature of the rows of the split {split} separates the labels (all scores are 0)")
     selected = choose_features(options.by, scores, available, options, f"the rows of the split {split} of {path} have")
     with mpi.agreed(comm, f"reading {path}"):
-        selected.names = names_of(dataset, selected.features)
+        selected.names = read_feature_names(dataset, selected.features)
     return selected
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.hdf5 import MADE_BY
+from hpcml.files.hdf5 import WRITTEN_BY
 from hpcml.files.opening import read_small
 from hpcml.log import plural
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import CHOSEN, Model
+from hpcml.model.linear import TUNED_OPTIONS, Model
 from hpcml.model.open import model_file
 from hpcml.run.folder import CONFIG, ENVIRONMENT, read_config
 
@@ -57,7 +57,7 @@ def read_facts(run: Path, model: Model | ClassifierModel) -> Facts:
     about, optimiser = [("run", str(run)), ("training data", str(config.get("data", "unknown")))], []
     names = {"loss": "loss", "lambda": "λ", "positive_weight": "weight of positives", "scale": "scale of features"}
     names |= {"split": "training split", "n_rows": "training rows"}
-    ranges = {key: (values.min(), values.max()) for key, values in model.labels.items() if key in CHOSEN}
+    ranges = {key: (values.min(), values.max()) for key, values in model.labels.items() if key in TUNED_OPTIONS}
     per_label = {key: f"per label, {low:.3g} to {high:.3g}" for key, (low, high) in ranges.items()}
     about += [(name, per_label.get(key, _format(attrs[key]))) for key, name in names.items() if key in attrs]
     about += [("features", f"{model.n_features:,}"), ("labels", f"{model.n_labels:,}")]
@@ -73,7 +73,7 @@ def read_facts(run: Path, model: Model | ClassifierModel) -> Facts:
     about.append(("probabilities", model.probability_source or "none"))
     options = [(key, _format(value)) for key, value in config.items() if key not in HAVE_OWN_LINE]
     environment, method = _read_environment(model.path.parent), str(attrs.get("method", config.get("method", "unknown")))
-    when = dict(environment).get("trained") or (f"by hpcml {attrs[MADE_BY]}" if MADE_BY in attrs else "")
+    when = dict(environment).get("trained") or (f"by hpcml {attrs[WRITTEN_BY]}" if WRITTEN_BY in attrs else "")
     rows = f"{int(attrs['n_rows']):,} rows" if "n_rows" in attrs else ""
     split = f"split {attrs['split']}" if "split" in attrs else ""
     on = " of ".join(filter(None, (rows, split, Path(str(config.get("data", ""))).name)))

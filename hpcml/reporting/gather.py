@@ -15,7 +15,7 @@ from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.explain import explain
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.evaluation.seen import split_to_judge
+from hpcml.evaluation.seen import choose_split
 from hpcml.evaluation.titles import names_of_rows, titles_of_rows
 from hpcml.evaluation.wrong import KINDS, WrongRow, WrongRows
 from hpcml.log import Log, named
@@ -106,7 +106,7 @@ def gather(
         with mpi.agreed(comm, f"reading {path}"):
             if titles is not None and "row_ids" not in dataset.file:
                 raise OptionError("titles", titles, f"has no effect: the rows of {path} have no ids")
-        split = split_to_judge(comm, dataset, split, log)
+        split = choose_split(comm, dataset, split, log)
         log(f"evaluating {run} on split {split} of {dataset.path}")
         trained_on = model.labels.get("n_positive")
         trained_on = trained_on if trained_on is not None and trained_on.any() else None

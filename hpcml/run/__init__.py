@@ -1,6 +1,6 @@
 """Run folders: configuration, lock, checkpoints, history, merging; and the training loop.
 
-    with session_of(comm) as session, RunFolder(session.comm, target.output, session.log) as folder:
+    with open_session(comm) as session, RunFolder(session.comm, target.output, session.log) as folder:
         state = folder.prepare(RunConfig(method, data, options), target)  # locked from here on
         before = Checkpoints(session.comm, folder.checkpoints, session.log).newest()
         driver.run(solver.solve(labels, driver), job, log)  # raises Interrupted after a checkpoint

@@ -15,7 +15,7 @@ from typing import Any
 
 from hpcml import mpi
 from hpcml.errors import DataError
-from hpcml.files.atomic import write_whole
+from hpcml.files.atomic import write_atomically
 from hpcml.files.opening import read_small
 from hpcml.kernels.processor import computed_by, processor_name
 from hpcml.mpi.memory import peak_mib
@@ -89,4 +89,4 @@ def record_end(comm: mpi.Comm, path: Path) -> None:
                 last = None
             if isinstance(last, dict) and "finished" not in last:
                 last |= {"finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "peak_mib": peaks}
-                write_whole(path, b"".join([*lines[:-1], json.dumps(last).encode(), b"\n"]))
+                write_atomically(path, b"".join([*lines[:-1], json.dumps(last).encode(), b"\n"]))

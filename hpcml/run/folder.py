@@ -14,15 +14,15 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, HpcmlError, OptionError
-from hpcml.files.atomic import sync, write_whole
+from hpcml.files.atomic import sync, write_atomically
 from hpcml.files.opening import read_small
 from hpcml.files.temporary import claimed, remove, temporary_name
 from hpcml.log import Log, is_unicode
-from hpcml.options import flag_of
+from hpcml.options import option_flag
 from hpcml.run.environment import environment, record
 from hpcml.run.lock import FolderLock
 from hpcml.run.session import Target
-from hpcml.signals import undone
+from hpcml.signals import cleanup_on_exit
 from hpcml.version import version
 
 CONFIG = "config.toml"
@@ -55,7 +55,7 @@ class RunConfig:
 
     def values(self) -> dict[str, object]:
         """Return the values by key, as `--config` reads them; None for unset options."""
-        options = {flag_of(field.name): getattr(self.options, field.name) for field in fields(cast("Any", self.options))}
+        options = {option_flag(field.name): getattr(self.options, field.name) for field in fields(cast("Any", self.options))}
         return {"method": self.method, "data": str(self.data), "retrained-from": self.source, **options}
 
 
@@ -109,7 +109,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     def prepare(self, config: RunConfig, target: Target) -> str:
         """Create, empty or re-enter the folder; return NEW, UNFINISHED or FINISHED. Raises ConfigError, InUseError. Collective."""
         current = environment(self.comm)
-        with self.discarded_on_error():
+        with self.discard_on_error():
             return mpi.run_on_root(self.comm, f"creating {self.path}", lambda: self._prepare(config, target, current))
 
     def _prepare(self, config: RunConfig, target: Target, current: dict[str, Any]) -> str:
@@ -123,13 +123,13 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             self._fresh = True
             self._clear()
         if present and self.model.exists():
-            self.drop_checkpoints()
+            self.remove_checkpoints()
             self.log(f"{self.path} is finished already; nothing to resume")
             return FINISHED
         for leftover in self._leftovers():
             leftover.unlink()
         if not file.exists():
-            write_whole(file, to_toml(config.values()).encode())
+            write_atomically(file, to_toml(config.values()).encode())
         self.checkpoints.mkdir(exist_ok=True)
         self.log.file = self.path / "log.txt"
         for message in record(self.path / ENVIRONMENT, current):
@@ -142,13 +142,13 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         fresh = self.path.with_name(self.comm.bcast(temporary_name(self.path).name))
         current = environment(self.comm)
         with ExitStack() as stack:
-            stack.enter_context(undone(partial(remove, fresh)))  # on whichever rank ends the job
+            stack.enter_context(cleanup_on_exit(partial(remove, fresh)))  # on whichever rank ends the job
             with mpi.agreed(self.comm, f"creating {self.path}"):
                 if self.comm.rank == 0:
                     self.check(force, resume=False)
                     stack.callback(shutil.rmtree, fresh, ignore_errors=True)
                     stack.enter_context(claimed(fresh, self.path, folder=True))
-                    write_whole(fresh / CONFIG, to_toml(config).encode())
+                    write_atomically(fresh / CONFIG, to_toml(config).encode())
                     record(fresh / ENVIRONMENT, current)
             yield fresh
             with mpi.agreed(self.comm, f"finishing {self.path}"):
@@ -181,11 +181,11 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         return present
 
     def _clear(self) -> None:
-        self.drop_checkpoints()
+        self.remove_checkpoints()
         for path in (*(self.path / name for name in FILES), *self._leftovers()):
             path.unlink(missing_ok=True)
 
-    def drop_checkpoints(self) -> None:
+    def remove_checkpoints(self) -> None:
         """Remove the checkpoints and the unfinished model. Raises OSError."""
         for pattern in ("state-*.h5", "tuning-*.h5", "start.h5", RESULTS, ".*.part-*"):
             for old in self.checkpoints.glob(pattern):
@@ -194,7 +194,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             self.checkpoints.rmdir()
 
     @contextmanager
-    def discarded_on_error(self) -> Iterator[None]:
+    def discard_on_error(self) -> Iterator[None]:
         """Remove the files of a new run if it fails before training starts. Collective."""
         try:
             yield
@@ -212,7 +212,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         """Raise ConfigError naming the first option that differs in the run to continue."""
         current = tomllib.loads(to_toml(config.values()))
         of_command = {"method": "", "retrained-from": " (hpcml retrain)", "folds": " (hpcml tune)"}  # compared first
-        keys = (current.keys() | earlier.keys()) - {"data", *map(flag_of, config.options.free)}
+        keys = (current.keys() | earlier.keys()) - {"data", *map(option_flag, config.options.free)}
         for key in sorted(keys, key=lambda key: (key not in of_command, key)):
             if current.get(key, IF_NONE.get(key)) != earlier.get(key, IF_NONE.get(key)):
                 difference = f"{key} = {earlier.get(key)!r}{of_command.get(key, '')}, not {current.get(key)!r}"
@@ -221,7 +221,9 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
 def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
     """Return the options of this kind from the values of a `RunConfig`. Raises ConfigError, TypeError."""
-    present = {field.name: values[flag_of(field.name)] for field in fields(cast("Any", kind)) if flag_of(field.name) in values}
+    present = {
+        field.name: values[option_flag(field.name)] for field in fields(cast("Any", kind)) if option_flag(field.name) in values
+    }
     options = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in present.items()})
     options.validate()
     return options

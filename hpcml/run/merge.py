@@ -18,7 +18,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.files.slabs import new_file
 from hpcml.log import plural, visible
 from hpcml.model.copy_labels import copy_labels
-from hpcml.model.linear import Model, about_of
+from hpcml.model.linear import Model, training_attributes
 from hpcml.options import parse_part
 from hpcml.run.folder import CONFIG, RunFolder, read_config
 from hpcml.run.session import Session, Target
@@ -82,7 +82,7 @@ def _read_part(run: Path) -> _Part:
     if not (run / "history.csv").is_file():
         raise DataError(f"{run}: history.csv is missing; train it again")
     model = Model(run / "model.h5")
-    facts = about_of(model.attrs) | {
+    facts = training_attributes(model.attrs) | {
         "form of the weights": f"{'sparse' if model.sparse else 'dense'}, {model.precision}, {model.n_columns} columns",
         "columns about labels": ", ".join(model.labels),
         **{name: hashlib.sha256(getattr(model, name)).hexdigest() for name in ("columns", "factors")},

@@ -33,7 +33,7 @@ class Target(NamedTuple):
 
 
 @contextmanager
-def session_of(comm: mpi.Comm | None, log: Log | None = None, signals: StopSignals | None = None) -> Iterator[Session]:
+def open_session(comm: mpi.Comm | None, log: Log | None = None, signals: StopSignals | None = None) -> Iterator[Session]:
     """Yield a session on a duplicate of `comm`, which stops at signals and logs to the logger `hpcml` by default. Collective over
     `comm`.
     """
@@ -42,7 +42,7 @@ def session_of(comm: mpi.Comm | None, log: Log | None = None, signals: StopSigna
 
 
 @contextmanager
-def opened_dataset(session: Session, path: Path | str) -> Iterator[DataFile]:
+def open_shared_dataset(session: Session, path: Path | str) -> Iterator[DataFile]:
     with mpi.agreed(session.comm, f"opening {path}"):
         dataset = DataFile(path)
     with dataset:
@@ -50,12 +50,12 @@ def opened_dataset(session: Session, path: Path | str) -> Iterator[DataFile]:
 
 
 @contextmanager
-def opened_both(
+def open_model_and_dataset(
     session: Session, model: Path | str | Trained, data: Path | str, threshold: float | None = None
 ) -> Iterator[tuple[Any, DataFile]]:
     from hpcml.model.open import share_model
 
     shared_model = share_model(session.comm, model)
     shared_model = shared_model if threshold is None else shared_model.with_threshold(threshold)
-    with opened_dataset(session, data) as dataset:
+    with open_shared_dataset(session, data) as dataset:
         yield shared_model, dataset

@@ -16,9 +16,9 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.shard import are_empty
+from hpcml.data.shard import mask_empty_rows
 from hpcml.errors import DataError, NonFiniteError
-from hpcml.evaluation.decision import OWN_PLACES, PLACE, even_places, summarise
+from hpcml.evaluation.decision import OWN_POINTS, PLACE, count_even_points, summarise
 from hpcml.files.hdf5 import DAMAGE, open_hdf5, open_stamped, stamp
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.kernels.lanes.products import score_rows
@@ -51,10 +51,10 @@ class TuningRound(Job):
     ) -> None:
         """Create the file, or continue one of the same `origin` and settings. Raises DataError. Collective."""
         self.comm, self.file, self.rows, self.labels, self.n_settings = file.comm, file, problem.rows, problem.labels, len(settings)
-        n_places = OWN_PLACES + even_places(self.labels.size) + 2  # enough for any summary
+        n_places = OWN_POINTS + count_even_points(self.labels.size) + 2  # enough for any summary
         self.record = np.dtype([("score", "<f8"), ("n", "<i4"), ("places", PLACE, n_places)])
         self.total = n_labels = self.labels.size
-        self.empty = are_empty(problem.dataset, np.diff(self.rows.indptr) - self.rows.bias)  # mask of rows without features
+        self.empty = mask_empty_rows(problem.dataset, np.diff(self.rows.indptr) - self.rows.bias)  # mask of rows without features
         slabs = {"records": Slab((n_labels, len(settings) * self.record.itemsize), "|u1"), "crc/records": Slab((n_labels,), "<i8")}
         about = {name: str(value) for name, value in origin.items()} | {"settings": json.dumps(settings)}
 
@@ -134,7 +134,7 @@ class TuningRound(Job):
                 number = int(self.labels[label])
                 if not np.isfinite(scores).all():
                     raise NonFiniteError(f"the scores of label number {number} are not finite; scale the data or raise --lambda")
-                positives, size = self.score_index[self.rows.rows_of(number)], even_places(self.labels.size)
+                positives, size = self.score_index[self.rows.rows_of(number)], count_even_points(self.labels.size)
                 n_positive, positives = positives.size, positives[positives >= 0]
                 n_missed, records = n_positive - positives.size, np.zeros(self.n_settings, self.record)
                 for record, setting_scores in zip(records, scores, strict=True):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.labels import load_with_unknown
+from hpcml.data.labels import load_shard_with_unknown
 from hpcml.data.row_keys import draw_keys
 from hpcml.errors import ConfigError
 from hpcml.evaluation.decision import Decision, Summary, decide, decide_together
@@ -32,7 +32,7 @@ from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.linear.run import shares_of
 from hpcml.methods.linear.settings import Chosen, Setting
-from hpcml.model.linear import IN_FOLDS
+from hpcml.model.linear import CROSS_VALIDATED_PRECISION
 from hpcml.mpi.memory import room_per_rank
 from hpcml.partition import offsets
 from hpcml.run.driver import Driver
@@ -100,7 +100,7 @@ class Tuner:
         ]
         values = [sorted(own or axis.values) for axis, own in zip(axes, user_values, strict=True)]
         grid = Grid(axes, values, [bool(own) for own in user_values])
-        with folder.discarded_on_error():
+        with folder.discard_on_error():
             if not problem.trainable.any():
                 raise ConfigError("no label has both positive and negative rows, so settings cannot be chosen")
         try:
@@ -134,7 +134,7 @@ class Tuner:
         seconds = time.monotonic() - began
         self._report(problem, folder, settings, scores, which, common, default, columns)
         if self.tune_options.by == "map":
-            columns[IN_FOLDS] = scores[np.arange(n), which]
+            columns[CROSS_VALIDATED_PRECISION] = scores[np.arange(n), which]
         source = f"{problem.split} (in {self.tune_options.folds} folds)"
         how = "shrink" if shared is None else f"probability above {shared:.4g}"
         about = {"threshold_measure": self.tune_options.thresholds, "threshold_method": how, "threshold_split": source}
@@ -159,7 +159,7 @@ class Tuner:
             n_values, spent = int(rows.counts.sum(dtype=np.int64)), time.monotonic() - began
             limits = tune_options.time_limit, tune_options.checkpoint_every
             driver = Driver(comm, rows.comm, self.session.signals, *limits, n_values, spent)
-            with folder.discarded_on_error():
+            with folder.discard_on_error():
                 if not self.folds:
                     with mpi.agreed(comm, "dealing the rows to folds"):
                         keys = draw_keys(problem.dataset, problem.dataset.labelled_split(problem.split))
@@ -197,7 +197,7 @@ class Tuner:
     def _decide(self, problem: LabelProblem, which: np.ndarray) -> tuple[Decision, float | None]:
         """Return thresholds and sigmoids, and the common probability with `thresholds` micro. Collective over the session."""
         comm, trainable = self.session.comm, np.flatnonzero(problem.trainable)
-        rows = load_with_unknown(comm, problem.dataset, problem.split)
+        rows = load_shard_with_unknown(comm, problem.dataset, problem.split)
         column = np.full(rows.n_labels, NOT_KNOWN, dtype=np.int64)
         column[problem.labels] = NOT_EVALUATED
         missed, empty = count_missed(comm, rows, column), self.rounds[0].empty

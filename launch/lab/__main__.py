@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpcml.errors import ConfigError, HpcmlError
 from launch.lab.core import bench, page, study
-from launch.lab.core.tables import write_whole
+from launch.lab.core.tables import write_atomically
 from launch.lab.core.timing import stopping
 from launch.lab.papers import registry
 
@@ -73,7 +73,7 @@ def main(words: list[str]) -> int:
             elif given.command == "bench":
                 run_bench(given.name, given.words)
             else:
-                write_whole(given.output, page.page(registry.all_papers(), page.outcomes(given.folder)).encode())
+                write_atomically(given.output, page.page(registry.all_papers(), page.outcomes(given.folder)).encode())
     except HpcmlError as error:
         print(f"lab: {error}", file=sys.stderr)
         return error.exit_code

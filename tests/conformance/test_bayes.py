@@ -19,7 +19,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.methods.bayes import solvers
 from hpcml.methods.bayes.options import MAX_PARTS as LIMIT
 from hpcml.methods.bayes.solvers import fit_isotonic
-from hpcml.model.combination import MOST_PARTS, Stages, Voter, Votes, as_numbers
+from hpcml.model.combination import MOST_PARTS, Stages, Voter, Votes, encode_votes
 from hpcml.model.linear import Model
 from hpcml.mpi import self_comm
 from hpcml.reduce.dataset import reduce_dataset
@@ -149,7 +149,7 @@ def test_too_wide_for_a_model(problem, tmp_path, monkeypatch):
 def test_rules():
     bounds, values = fit_isotonic(np.array([1.0, 2, 2, 3, 4, 5]), np.array([0, 1, 0, 0, 1, 1]), np.full(6, 1 / 6))
     assert bounds.tolist() == [1, 3, 5] and values == pytest.approx([0, 1 / 3, 1])
-    votes = Votes.decode(as_numbers([Voter(2.0, bounds, values), Voter(1.0, np.array([0.0]), np.array([0.5]))]), 3)
+    votes = Votes.decode(encode_votes([Voter(2.0, bounds, values), Voter(1.0, np.array([0.0]), np.array([0.5]))]), 3)
     found = votes(np.array([[0.5, 1.0, 1.5, 3.5, 9.0], [0.0] * 5, [np.nan] * 5]))
     assert found + 0.5 == pytest.approx([0.5 / 3, 0.5 / 3, (2 / 3 + 0.5) / 3, 2.5 / 3, 2.5 / 3])
     even = Votes((Voter(1.0, np.array([0.0]), np.array([0.5])),))(np.zeros((1, 1)))

@@ -393,11 +393,11 @@ def test_rejects_overflowing_sums(tmp_path):
 
 
 def test_valid_rows_are_not_copied():
-    from hpcml.data.in_memory import canonical, sound_csr
+    from hpcml.data.in_memory import canonical, check_csr
 
     X, _ = example()
     for rows in (X, read_only(X), of_type(np.int64)(X), sp.csr_array(X)):
-        found = canonical(sound_csr(rows, "X"))
+        found = canonical(check_csr(rows, "X"))
         assert found is not rows
         for part in ("data", "indices", "indptr"):
             assert np.shares_memory(getattr(found, part), getattr(rows, part)), part

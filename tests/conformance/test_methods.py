@@ -35,7 +35,7 @@ from hpcml.methods.linear import objective
 from hpcml.methods.registry import METHODS, methods_supporting
 from hpcml.model.linear import STATUS, Model
 from hpcml.model.open import open_model
-from hpcml.options import flag_of
+from hpcml.options import option_flag
 
 linear = pytest.mark.parametrize("method", LINEAR)
 ENGINES = ("dual", "mbw", "psbml", "adaboost")  # one method of each kind of run; the others of the kind share its code
@@ -315,7 +315,7 @@ INVALID = {  # the first option is named in the error
 def test_rejects_invalid_options(data, tmp_path, method, options):
     with pytest.raises(ConfigError) as error:
         train(method, None, data, tmp_path / "run", options)
-    assert str(error.value).startswith(f"--{flag_of(next(iter(options)))} ") and "\n" not in str(error.value)
+    assert str(error.value).startswith(f"--{option_flag(next(iter(options)))} ") and "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
 
 

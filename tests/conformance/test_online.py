@@ -15,7 +15,7 @@ from support.training import asked, train
 import hpcml.methods.online.source as source_module
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.shard import slab_of
+from hpcml.data.shard import read_slab
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.log import Log
@@ -243,7 +243,7 @@ def of_split(path, split):
     """The rows of a split as a shard."""
     data = DataFile(path)
     rows = data.split(split)
-    return slab_of(data, rows, 0, rows.size)
+    return read_slab(data, rows, 0, rows.size)
 
 
 @every_kind

@@ -7,7 +7,7 @@ from support.make import dataset, random_data
 from support.tables import table
 
 from hpcml.data.dataset import DataFile
-from hpcml.data.shard import read_rows, slab_of
+from hpcml.data.shard import read_rows, read_slab
 from hpcml.model.linear import Model
 
 
@@ -54,7 +54,7 @@ def by_hand(path, data):
     model = Model(path)
     with DataFile(data) as dataset:
         rows = np.asarray(dataset.split("test"))
-        slab = slab_of(dataset, rows, 0, rows.size)
+        slab = read_slab(dataset, rows, 0, rows.size)
         has = [2 in slab.y_indices[slab.y_indptr[row] : slab.y_indptr[row + 1]] for row in slab.rows]
         X, columns = read_rows(dataset, rows, True).astype(float), np.asarray(model.columns)
         w = np.where(columns < 0, 0, np.asarray(model.W)[0][columns] * np.asarray(model.factors))

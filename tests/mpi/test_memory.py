@@ -62,7 +62,7 @@ def test_fewer_labels_share_a_pass_before_rows_are_streamed(comm, monkeypatch, m
     problem = SimpleNamespace(rows=rows, method=dual)
     room = dual.memory(0, 0, columns, 2, 1, 4) + layout.PROGRAM_BYTES + 8 * 10**6  # of a rank: for two labels and 10⁶ values
     monkeypatch.setattr(layout, "private_bytes", lambda: 0)
-    monkeypatch.setattr(layout, "memory_of_node", lambda: room * node)
+    monkeypatch.setattr(layout, "node_memory", lambda: room * node)
     wanted = 3 if comm.rank else 16  # the others have fewer labels to train
     found, chunk, _ = plan_streaming(comm, problem, DualOptions(labels_per_pass=asked), wanted, before, lambda text: None)
     assert (found, chunk > 0) == (min(wanted, lanes), streamed)

@@ -11,7 +11,7 @@ from hpcml.methods.registry import METHODS
 from hpcml.planning.options import PlanOptions
 from hpcml.planning.plan import choose_cluster, plan
 from hpcml.planning.sizes import read_sizes
-from hpcml.run.session import session_of
+from hpcml.run.session import open_session
 
 pytestmark = pytest.mark.mpi
 
@@ -25,7 +25,7 @@ def test_plan_on_ranks(comm, mpi_tmp_path, monkeypatch, method, options):
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", abs(X), Y, splits={"train": np.arange(150)})
     monkeypatch.chdir(mpi_tmp_path)  # where a pilot of psbml has its runs
     options = asked(method, **{name: comm.size if value == -1 else value for name, value in options.items()})
-    with session_of(comm, Log(comm.rank)) as session:
+    with open_session(comm, Log(comm.rank)) as session:
         told = plan(session, METHODS[method], data, PlanOptions(), options).as_dict()
     assert comm.bcast(told) == told and told["total_seconds"] > 0 and told["rank_bytes"] > 10**8
     assert told["ranks_per_node"] == choose_cluster(comm, PlanOptions()).ranks_per_node

@@ -9,7 +9,7 @@ import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.labels import count_positives
-from hpcml.data.leaks import warn_of_leaks
+from hpcml.data.leaks import warn_about_leaks
 from hpcml.data.scaling import feature_factors
 from hpcml.data.shard import load_shard
 
@@ -57,7 +57,7 @@ def test_factors_and_warnings(comm, data):
         with DataFile(data) as opened:
             shard, lines = load_shard(by, opened, "all"), []
             names, n_positive = opened.label_names(), count_positives(by, shard)
-            warn_of_leaks(by, opened, shard, np.arange(5), names, n_positive, None, lines.append)
+            warn_about_leaks(by, opened, shard, np.arange(5), names, n_positive, None, lines.append)
             found.append((lines, *(feature_factors(by, shard, kind) for kind in ("standard", "max-abs"))))
     assert found[0][0] == found[1][0]
     assert len(found[0][0]) >= 2 and "'label1'" in found[0][0][0] and "'label4'" in found[0][0][1]

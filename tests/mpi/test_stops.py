@@ -148,7 +148,7 @@ def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, 
     monkeypatch.setattr(layout, "SMALLEST_CHUNK", 256)
     mapped = train("dual", comm, data, mpi_tmp_path / "mapped", options)
     assert mapped.model.read_bytes() == roomy.model.read_bytes()
-    monkeypatch.setattr(layout, "memory_of_node", lambda: 0)
+    monkeypatch.setattr(layout, "node_memory", lambda: 0)
     capfd.readouterr()
     short = train("dual", comm, data, mpi_tmp_path / "short", options)
     assert ("warning: not enough memory for the rows" in capfd.readouterr().err) == (comm.rank == 0)
@@ -162,6 +162,6 @@ def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, 
     for stops in range(2):
         with pytest.raises(Interrupted):
             train("dual", comm, data, mpi_tmp_path / "run", changed(options, time_limit=1e-9), resume=stops > 0)
-    monkeypatch.setattr(layout, "memory_of_node", lambda: 1 << 60)
+    monkeypatch.setattr(layout, "node_memory", lambda: 1 << 60)
     model = train("dual", comm, data, mpi_tmp_path / "run", options, resume=True).model
     assert model.read_bytes() == short.model.read_bytes()

@@ -47,7 +47,7 @@ def test_rejects_model_larger_than_the_disk(comm, mpi_tmp_path, monkeypatch):
 def test_rejects_rows_larger_than_memory(comm, mpi_tmp_path, monkeypatch):
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
     monkeypatch.setattr("hpcml.methods.linear.layout.OWN_BYTES", 1 << 60)
-    monkeypatch.setattr("hpcml.methods.linear.load.own_rows", None)  # nothing is loaded
+    monkeypatch.setattr("hpcml.methods.linear.load.load_rank_rows", None)  # nothing is loaded
     with pytest.raises(ConfigError, match="not enough memory"):
         train("probe", comm, data, mpi_tmp_path / "run")
     assert not (mpi_tmp_path / "run").exists()

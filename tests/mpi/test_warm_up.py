@@ -72,7 +72,7 @@ def test_kernels_of_streamed_rows(comm, mpi_tmp_path, monkeypatch, data, late, l
     monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)
     monkeypatch.setattr("hpcml.methods.linear.layout.kept_values", lambda *_: 300)
     monkeypatch.setattr(layout, "SMALLEST_CHUNK", 256)
-    monkeypatch.setattr(layout, "memory_of_node", lambda: 0)
+    monkeypatch.setattr(layout, "node_memory", lambda: 0)
     train("dual", comm, data, mpi_tmp_path / "run", {"loss": loss, "ranks_per_group": 1})
     assert late == []
 

@@ -93,5 +93,5 @@ def test_job_that_reaches_its_time_limit_is_requeued_a_limited_number_of_times(s
     assert slurm.end_of(job) == [75], slurm.printed(job)
     assert "Restarts=1" in slurm.show(job) and len(read_starts(run)) == 2
     assert "resuming from" in slurm.printed(job)
-    assert "not queued again after 2 starts" in slurm.printed(job)
+    assert "not requeued after 2 starts" in slurm.printed(job)
     assert not (run / "model.h5").exists()

@@ -18,7 +18,7 @@ from hpcml.kernels import device
 from hpcml.model import gpu_bayes
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.densities import GaussianDensities, KernelDensities
-from hpcml.model.learner import on_cpu
+from hpcml.model.learner import cpu_version
 from support import make
 
 TWINS = {KernelDensities: gpu_bayes.KernelDensitiesOnGpu, GaussianDensities: gpu_bayes.GaussianDensitiesOnGpu}
@@ -51,7 +51,7 @@ def differences(folder):
                     one, other = cpu().fit(how(X), y), gpu().fit(how(X), y)
                     test = how(unseen)
                     logs, expected = other.predict_joint_log_proba(test), one.predict_joint_log_proba(test)
-                    saved = on_cpu(other)
+                    saved = cpu_version(other)
                     found[f"{cpu.__name__} {n_classes} {kind.__name__} {how.__name__}"] = {
                         "confidence": float(np.abs(other.confidence(test) - one.confidence(test)).max()),
                         "logs": float((np.abs(logs - expected) / np.maximum(1, np.abs(expected))).max()),

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hpcml import mpi
 from hpcml.data.row_keys import ID, content_keys, feature_keys, string_keys
 from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_label_titles, write_strings
-from hpcml.files.slabs import group_in, new_file
+from hpcml.files.slabs import new_file, require_group
 from hpcml.model import skops_file
 from hpcml.model.classifier import MarginData, Origin, fitted_attributes, is_own, write_classifier
 from hpcml.model.learner import fit, parse_learner
@@ -89,7 +89,7 @@ def dataset(
         write_label_titles(file, label_titles)
         raw_input(feature_names).write(file)
         for name, rows in (splits or {}).items():
-            group_in(file, "splits")[name] = np.asarray(rows, dtype=np.int64)
+            require_group(file, "splits")[name] = np.asarray(rows, dtype=np.int64)
         rows = matrices["X"][0]
         keys = content_keys(np.diff(rows.indptr), rows.indices, rows.data, feature_keys(feature_names))
         file["row_keys"] = keys if row_ids is None else string_keys(ID, row_ids)

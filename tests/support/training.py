@@ -7,7 +7,7 @@ from hpcml.commands.operation import make_options
 from hpcml.log import Log
 from hpcml.methods import registry
 from hpcml.run.merge import merge_models
-from hpcml.run.session import Target, session_of
+from hpcml.run.session import Target, open_session
 from support.make import by_one_rank
 
 
@@ -23,7 +23,7 @@ def minimisers():
 
 
 def _session(comm, log, signals=None):
-    return session_of(comm, log or Log(0 if comm is None else comm.rank), signals)
+    return open_session(comm, log or Log(0 if comm is None else comm.rank), signals)
 
 
 def train(method, comm, data, output, options=None, force=False, resume=False, log=None, signals=None, **more):

@@ -26,7 +26,7 @@ from hpcml.evaluation import explain as explanations
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.seen import SeenRows
 from hpcml.files.hdf5 import write_strings
-from hpcml.files.table import csv_text, joined_names, read_csv, table
+from hpcml.files.table import format_csv, joined_names, read_csv, table
 from hpcml.files.untrusted import read_strings
 from hpcml.log import Log, Progress, named, say, visible
 from hpcml.methods.linear.solver import History
@@ -176,13 +176,13 @@ def test_csv_file_is_read_back(tmp_path, name, names):
 def test_ordinary_names_keep_their_bytes():
     rows = [["row", "id", "labels"], [0, "a b", joined_names(["x", "y"])], [1, "=c", joined_names([])]]
     text = "row,id,labels\n0,a b,x;y\n1,'=c,\n2,é,semi\\;colon\n"
-    assert csv_text([*rows, [np.int64(2), "é", joined_names(["semi;colon"])]]) == text
-    assert csv_text([[None, 0.1, "a,b", 'c"']]) == ',0.1,"a,b","c"""\n'
+    assert format_csv([*rows, [np.int64(2), "é", joined_names(["semi;colon"])]]) == text
+    assert format_csv([[None, 0.1, "a,b", 'c"']]) == ',0.1,"a,b","c"""\n'
 
 
 def test_reader_accepts_long_cells_and_restores_the_limit(tmp_path):
     limit, path = csv.field_size_limit(), tmp_path / "a.csv"
-    path.write_text(csv_text([["name", "n"], ["x\n" * 100_000, 1]]), newline="")
+    path.write_text(format_csv([["name", "n"], ["x\n" * 100_000, 1]]), newline="")
     assert read_csv(path) == [{"name": "x\n" * 100_000, "n": "1"}]
     assert csv.field_size_limit() == limit
 

@@ -36,7 +36,7 @@ def test_chunks_follow_the_memory(monkeypatch):
     monkeypatch.setattr(layout, "private_bytes", lambda: 100 << 20)
     largest, found = 1 << 24, {}
     for mib in (4096, 268, 267, 216, 146, 136, 0):
-        monkeypatch.setattr(layout, "memory_of_node", lambda mib=mib: mib << 20)
+        monkeypatch.setattr(layout, "node_memory", lambda mib=mib: mib << 20)
         found[mib] = layout.chunk_values(mpi.self_comm(), rows, 8 << 20, largest)
     # 100 MiB are in use, 8 will be, 32 are the program's: a chunk of 128 MiB and no more makes 268
     assert found == {4096: 0, 268: 0, 267: 1 << 22, 216: 1 << 22, 146: 1 << 18, 136: 1 << 16, 0: 1 << 16}

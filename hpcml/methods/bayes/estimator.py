@@ -10,7 +10,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hpcml import mpi
-from hpcml.data.in_memory import canonical, sound_csr
+from hpcml.data.in_memory import canonical, check_csr
 from hpcml.estimators.parameters import OPTION, classifier_of
 from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.bayes.solvers import BERNOULLI_NB, BOOSTED_BAYES, STAGED_BAYES, STAGED_SVM, BayesRisk
@@ -38,7 +38,7 @@ class BayesClassifier(LinearClassifier):
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        X = validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = validate_data(self, check_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         if sp.issparse(X):  # `X != 0` would sort X in place
             X = canonical(X)
             present = sp.csr_matrix(((X.data != 0).astype(np.float64), X.indices, X.indptr), X.shape)

@@ -35,7 +35,7 @@ from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.solver import CONVERGED, Finished, History, Solver, SparseWeightsOf, Turns
-from hpcml.model.combination import BOOSTED, STAGED, Combination, Voter, as_numbers
+from hpcml.model.combination import BOOSTED, STAGED, Combination, Voter, encode_votes
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER, Stop
 
@@ -259,7 +259,7 @@ class BoostedSolver(BayesSolver):
             order = np.argsort(errors, kind="stable")
             untrimmed[:] = True
             untrimmed[order[: np.searchsorted(np.cumsum(p[order]), self.options.trim, "right")]] = False
-        return self.join_parts(parts, as_numbers(rounds)), n, history
+        return self.join_parts(parts, encode_votes(rounds)), n, history
 
 
 class StagedSolver(BayesSolver):

@@ -312,7 +312,7 @@ class DualSolver(DualPanel, Solver):
         converged = violation <= label.tolerance or gap <= ACCEPTED_GAP * label.tolerance
         done, over = converged and gap <= max_gap, reached_step_limit(self, label)
         if not done:
-            positive = rows.weight_of(label.number)
+            positive = rows.label_weight(label.number)
             total_cost = float(costs[0] * positive + costs[1] * (rows.total_weight - positive))
             label.keep_best(self.loss.VALUE_AT_ZERO * total_cost, 0.0, lambda: ((np.zeros(0, np.int32), np.zeros(0)), NO_SUPPORT))
             label.keep_best(primal, bound, lambda: (weights(True), support_if_needed()))

@@ -118,7 +118,7 @@ class DualClassifier(LinearClassifier):
         if isinstance(class_weight, str) and class_weight == BALANCED:
             if labels.kind != CLASSES:
                 raise ConfigError("class_weight='balanced' needs classes; for label sets use positive_weight='balanced'")
-            sums = np.array([rows.weight_of(label) for label in range(rows.n_labels)], dtype=np.float64)
+            sums = np.array([rows.label_weight(label) for label in range(rows.n_labels)], dtype=np.float64)
             sums = np.append(rows.total_weight - sums, sums)[-len(classes) :] if len(classes) <= 2 else sums
             return rows.total_weight / (len(classes) * sums)
         if not isinstance(class_weight, Mapping):

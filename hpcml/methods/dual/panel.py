@@ -166,7 +166,7 @@ class DualPanel:
         if weight is None:
             weight = 1.0
             if label != EMPTY_LABEL:
-                option, positive = self.options.positive_weight, rows.weight_of(label)
+                option, positive = self.options.positive_weight, rows.label_weight(label)
                 weight = (rows.total_weight - positive) / positive if option == BALANCED else parse_weight(option)
                 weight *= 1.0 if risk.positive_weights is None else float(risk.positive_weights[label])
         base = float(risk.negative_weight / ((risk.lam if lam is None else lam) * rows.total_weight))

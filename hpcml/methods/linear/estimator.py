@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hpcml import mpi
 from hpcml.data.compact import CompactRows, compact_rows
 from hpcml.data.compact import warm_up as warm_up_reading
-from hpcml.data.in_memory import sound_csr
+from hpcml.data.in_memory import check_csr
 from hpcml.data.scaling import scaled
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, shard_of
@@ -161,7 +161,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        X = validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = validate_data(self, check_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
 
     @available_if(_has_log_odds)

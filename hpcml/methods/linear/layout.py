@@ -17,7 +17,7 @@ from hpcml.errors import ConfigError, OptionError
 from hpcml.log import Log
 from hpcml.methods.linear.objective import PRECISIONS
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.mpi.memory import OWN_BYTES, memory_of_node, memory_per_rank, return_freed_memory, room_per_rank
+from hpcml.mpi.memory import OWN_BYTES, memory_per_rank, node_memory, return_freed_memory, room_per_rank
 
 if TYPE_CHECKING:
     from hpcml.methods.linear.load import LabelProblem
@@ -213,7 +213,7 @@ def kept_values(comm: mpi.Comm, rows: CompactRows, needed: int, chunk: int) -> i
 def _room_for_rows(comm: mpi.Comm, rows: CompactRows, needed: int) -> tuple[float, float]:
     """Return the bytes left for rows and the bytes of this rank's rows. Collective over `comm`."""
     ranks = mpi.ranks_on_node(comm)
-    room = memory_of_node() / ranks - private_bytes() - needed - PROGRAM_BYTES
+    room = node_memory() / ranks - private_bytes() - needed - PROGRAM_BYTES
     room = -mpi.allreduce_max(comm, -room)
     sharing = -mpi.allreduce_max(comm, -ranks)  # smallest number of ranks per node, so that all ranks decide alike
     return room, rows.data.size * VALUE_BYTES / sharing

@@ -9,13 +9,13 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
-from hpcml.data.dataset import DataFile, default_split
+from hpcml.data.dataset import DataFile, split_or_all
 from hpcml.data.headings import find_headings
-from hpcml.data.labels import choose_labels, count_positives, fingerprint, tell_unused
-from hpcml.data.leaks import warn_of_leaks
-from hpcml.data.scaling import scaled, warn_of_scales
+from hpcml.data.labels import choose_labels, count_positives, fingerprint, warn_about_unused_rows
+from hpcml.data.leaks import warn_about_leaks
+from hpcml.data.scaling import scaled, warn_about_scales
 from hpcml.data.shard import Shard, load_shard
-from hpcml.data.shared_rows import node_rows, own_rows
+from hpcml.data.shared_rows import load_rank_rows, node_rows
 from hpcml.methods.linear.layout import Sharding, check_loading, choose_shards
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
@@ -64,13 +64,13 @@ def load(
     comm = session.comm
     profile, check_stop = Profile(), stop_at(session.signals, "reading the rows")
     with profile("load"):
-        split = options.split or default_split(dataset, "train")
-        tell_unused(comm, dataset, split, session.log)
+        split = options.split or split_or_all(dataset, "train")
+        warn_about_unused_rows(comm, dataset, split, session.log)
         shard = load_shard(comm, dataset, split)
         warm_up(comm, shard)
         labels, names = choose_labels(comm, dataset, options, n_positive := count_positives(comm, shard))
         headings = mpi.run_on_root(comm, f"reading the headings of {dataset.path}", lambda: find_headings(dataset, options.exclude))
-        warn_of_leaks(comm, dataset, shard, labels, names, n_positive, headings, session.log)
+        warn_about_leaks(comm, dataset, shard, labels, names, n_positive, headings, session.log)
         shards = choose_shards(comm, dataset, shard, labels.size, options, method.sharding)
         exact = method.sharding is Sharding.EXACT
         needed = check_loading(comm, shard, shards, labels.size, options, method.memory) if exact else 0
@@ -83,7 +83,9 @@ def load(
             if labels_are_distributed:
                 rows, columns = node_rows(loaded_by, rows_comm, scaled_shard, options.bias, check_stop, method.risk.shares_columns)
             elif exact:
-                rows, columns = own_rows(rows_comm, scaled_shard, options.bias, needed, check_stop, method.risk.shares_columns)
+                rows, columns = load_rank_rows(
+                    rows_comm, scaled_shard, options.bias, needed, check_stop, method.risk.shares_columns
+                )
             else:
                 rows, columns = compact_rows(
                     rows_comm, scaled_shard, options.bias, check_stop=check_stop, fold=method.risk.shares_columns
@@ -94,7 +96,7 @@ def load(
         with mpi.agreed(comm, f"reading {dataset.path}"):
             dataset.check_unchanged()
         if options.scale is None and isinstance(options, ScaleOptions):
-            warn_of_scales(comm, dataset, rows, columns, session.log)
+            warn_about_scales(comm, dataset, rows, columns, session.log)
     of_labels, group = rows.n_positive[labels], (comm.rank // shards, comm.size // shards)
     trainable = (of_labels > 0) & (of_labels < rows.n_global)
     fields = method_name, method, dataset, split, loaded_by, shard, rows, objective, labels, names

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from cyclopts import Parameter
 
 from hpcml.errors import OptionError
-from hpcml.options import FREE, Count, Flag, Or, Range, Seconds, Several, check_rules, flag_of, parse_part
+from hpcml.options import FREE, Count, Flag, Or, Range, Seconds, Several, check_rules, option_flag, parse_part
 
 SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
 
@@ -67,7 +67,7 @@ class LinearOptions:
 
     @property
     def advice(self) -> str:
-        return f"lower --{flag_of(self.tolerance)}, or set --max-gap and --max-steps"
+        return f"lower --{option_flag(self.tolerance)}, or set --max-gap and --max-steps"
 
     def validate(self) -> None:
         """Raise ConfigError for invalid values. Called before the first collective."""

@@ -13,7 +13,7 @@ from hpcml.files.table import table
 from hpcml.log import joined, named, plural
 from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.model.linear import STATUS, Model, SparseRows, emptied_warning
+from hpcml.model.linear import STATUS, Model, SparseRows, empty_labels_warning
 from hpcml.run.folder import RunFolder
 
 GAP = 0.01  # default limit of certified gaps; larger gaps cause a warning
@@ -54,7 +54,7 @@ class TrainReport:
         if self.kept is not None:
             lines.append(f"{100 * self.kept:.3g} % of the weights stored, {self.model.stat().st_size / 1e6:.3g} MB")
         if self.n_emptied:
-            lines.append(emptied_warning(self.n_emptied, self.n_labels, "--drop"))
+            lines.append(empty_labels_warning(self.n_emptied, self.n_labels, "--drop"))
         for what, names in (
             ("without positive or without negative rows (constant model)", self.degenerate),
             ("stopped at --max-steps or at the limit of the weight precision", self.step_limit),

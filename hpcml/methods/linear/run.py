@@ -18,9 +18,9 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.compact import ColumnMap
 from hpcml.errors import DataError
-from hpcml.files.atomic import temporary_path, write_whole
+from hpcml.files.atomic import temporary_path, write_atomically
 from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped, stamp
-from hpcml.files.slabs import Slab, editing, new_file
+from hpcml.files.slabs import Slab, new_file, open_for_update
 from hpcml.files.untrusted import text_of
 from hpcml.kernels import elementwise
 from hpcml.log import plural, size
@@ -29,7 +29,7 @@ from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.settings import Chosen
 from hpcml.methods.linear.solver import DEGENERATE, HISTORY, Finished, Packed, Solver, SparseWeightsOf
-from hpcml.model.linear import about_of, describe_model, model_slabs
+from hpcml.model.linear import describe_model, model_slabs, training_attributes
 from hpcml.model.raw_input import RawInput
 from hpcml.model.training_keys import training_keys
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
@@ -72,7 +72,7 @@ def check_disk(folder: RunFolder, problem: LabelProblem, options: LinearOptions)
     advice = "use --drop 0.1 to discard small weights, which are most of them"
     if nbytes > LARGE_MODEL:
         folder.log(f"warning: {what}; {advice}")
-    with folder.discarded_on_error(), mpi.agreed(comm, f"looking for room in {path}"):
+    with folder.discard_on_error(), mpi.agreed(comm, f"looking for room in {path}"):
         if comm.rank == 0:
             written = sum(file.stat().st_size for file in path.glob(RESULTS))  # of a resumed run
             if (free := shutil.disk_usage(path).free) < 2 * nbytes - written:
@@ -124,7 +124,7 @@ class LabelRun(Job):
     def start(self, unfinished: bool, columns: ColumnMap, check_stop: StopCheck) -> None:
         """Store the columns of the features, or check those of an unfinished run. Collective; raises DataError."""
         comm, folder, problem, path = self.comm, self.folder, self.problem, self.folder.start
-        with folder.discarded_on_error(), mpi.agreed(comm, f"reading {problem.dataset.path}"):
+        with folder.discard_on_error(), mpi.agreed(comm, f"reading {problem.dataset.path}"):
             if comm.rank == 0:
                 self.titles = problem.dataset.label_titles(self.labels)
                 self.keys = None if self.options.no_id_hashes else training_keys(problem.dataset, problem.split)
@@ -132,13 +132,13 @@ class LabelRun(Job):
         if unfinished:
             mpi.run_on_root(comm, f"reading {path}", self._check_start)
             return
-        with folder.discarded_on_error(), temporary_path(comm, path, overwrite=True) as temporary:
+        with folder.discard_on_error(), temporary_path(comm, path, overwrite=True) as temporary:
             with mpi.groups_agreed(comm):
                 column_of, factors = columns.tables(problem.loaded_by, check_stop)
             with mpi.agreed(comm, f"writing {path}"):
                 problem.dataset.check_unchanged()  # after the last read of the rows
                 if comm.rank == 0:
-                    with editing(temporary, new=True, target=path) as file:
+                    with open_for_update(temporary, new=True, target=path) as file:
                         stamp(file, "checkpoint")
                         file.attrs["origin"] = json.dumps(self.must_match, default=int)
                         file["columns"], file["factors"] = column_of, factors
@@ -266,7 +266,7 @@ class LabelRun(Job):
         comm, folder, problem, options, results = self.comm, self.folder, self.problem, self.options, self.results
         results.share_index()
         risk, is_sparse, tables, slabs = problem.objective, options.drop is not None, dict[str, np.ndarray](), dict[str, Slab]()
-        about = about_of({"method": problem.method_name, "split": problem.split} | risk.describe(options))
+        about = training_attributes({"method": problem.method_name, "split": problem.split} | risk.describe(options))
         about |= {**self.origin, **risk.about, **({} if self.chosen is None else self.chosen.about)}
         columns = {} if self.chosen is None else {f"labels/{name}": values for name, values in self.chosen.columns.items()}
         n_weights = int(results.index[:, 2].sum()) if is_sparse else None
@@ -279,7 +279,7 @@ class LabelRun(Job):
                 tables |= columns | {"labels/n_positive": problem.n_positive}
         describe = partial(
             describe_model,
-            about=about_of(dict(sorted(about.items()))) if is_sparse else about,
+            about=training_attributes(dict(sorted(about.items()))) if is_sparse else about,
             label_names=problem.names,
             n_columns=results.n_columns if is_sparse else None,
             label_titles=self.titles,
@@ -295,7 +295,7 @@ class LabelRun(Job):
             with mpi.agreed(comm, f"writing {folder.history}"):  # before the model gets its name, which marks the run as finished
                 if comm.rank == 0:
                     header = ",".join(("label", *self.history.columns)) + "\n"
-                    write_whole(folder.history, chain([header.encode()], results.texts()))
+                    write_atomically(folder.history, chain([header.encode()], results.texts()))
         with mpi.agreed(comm, f"finishing {folder.model}"):
             if comm.rank == 0:
-                folder.drop_checkpoints()
+                folder.remove_checkpoints()

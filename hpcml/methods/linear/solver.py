@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.files.table import csv_text
+from hpcml.files.table import format_csv
 from hpcml.kernels.lanes import WIDTHS
 from hpcml.kernels.lanes.products import score_rows
 from hpcml.methods.linear.objective import Risk
@@ -42,7 +42,7 @@ class History(NamedTuple):
     line: Callable[[tuple[float, ...]], str] = history_line
 
     def lines(self, label: str, steps: list[tuple[float, ...]]) -> bytes:
-        name = csv_text([[label]]).removesuffix("\n")
+        name = format_csv([[label]]).removesuffix("\n")
         return "".join(f"{name},{self.line(step)}\n" for step in steps).encode()
 
 

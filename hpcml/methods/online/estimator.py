@@ -13,7 +13,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, check_non_negative, validate_data
 
 from hpcml import mpi
-from hpcml.data.in_memory import canonical, sound_csr, sound_labels
+from hpcml.data.in_memory import canonical, check_csr, check_label_sets
 from hpcml.errors import HpcmlError
 from hpcml.estimators.labels import CLASSES, NAMES, LabelScores, LabelSets, agree_labels, check_target, named_sets, shard_of
 from hpcml.estimators.parameters import OPTION, Seed, classifier_of, error_text, option_values
@@ -144,7 +144,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         >>> model.partial_fit([[0, 1]], [1]).n_rows_
         2
         """
-        options, first, classes = self._options(), not hasattr(self, "_state"), sound_labels(classes, "classes")
+        options, first, classes = self._options(), not hasattr(self, "_state"), check_label_sets(classes, "classes")
         if not first and (self._state.options, self._state.method.code) != (options, LEARNERS[self.method].code):
             raise ValueError("parameters differ from those of the first call to partial_fit; use fit to start anew")
         X = self._rows(X, reset=first)
@@ -179,7 +179,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
 
     def _rows(self, X: Any, reset: bool) -> sp.csr_matrix:
         """Return X as CSR float32 without stored zeros."""
-        X = sp.csr_matrix(validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=np.float32, reset=reset))
+        X = sp.csr_matrix(validate_data(self, check_csr(X, "X"), accept_sparse="csr", dtype=np.float32, reset=reset))
         X = canonical(X)
         if LEARNERS[self.method].winnow:
             check_non_negative(X, f"{type(self).__name__}(method={self.method!r})")
@@ -240,7 +240,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        X = validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = validate_data(self, check_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         if self._state.method.winnow:
             if not sp.issparse(X) or (X.nnz and X.data.min() < 0):  # duplicate entries of X may add up to a non-negative value

@@ -11,7 +11,7 @@ from hpcml.methods.online.options import OnlineOptions, with_bias
 from hpcml.methods.online.order import RowOrder
 from hpcml.methods.online.source import DatasetSource, local_labels
 from hpcml.methods.online.state import LearnerState
-from hpcml.run.session import Session, opened_dataset
+from hpcml.run.session import Session, open_shared_dataset
 
 SECONDS = 5.0  # of training
 GATHERED = 8  # labels whose weights are gathered as for a model
@@ -50,7 +50,7 @@ def time_first_rows(session: Session, name: str, data: Path, options: OnlineOpti
     """Train on the first rows; every rank trains as many labels as the first of `n_ranks` ranks. Collective over the session."""
     comm, began, n_done = session.comm, time.process_time(), 0
     options = with_bias(options, name)
-    with opened_dataset(session, data) as dataset:
+    with open_shared_dataset(session, data) as dataset:
         source = DatasetSource(comm, dataset, options)
         local = local_labels(source.names, 0, n_ranks)
         with mpi.agreed(comm, "allocating the weights"):

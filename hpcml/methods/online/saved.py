@@ -18,8 +18,8 @@ from hpcml.methods.online.state import COUNTERS, LANES, N_LANE_NUMBERS, LearnerS
 from hpcml.model.linear import STATUS, Model, describe_model, model_slabs
 from hpcml.model.open import model_file
 from hpcml.model.raw_input import RawInput
-from hpcml.model.training_keys import training_keys, united
-from hpcml.options import flag_of
+from hpcml.model.training_keys import merge_training_keys, training_keys
+from hpcml.options import option_flag
 from hpcml.run.folder import RunFolder
 
 TABLE_CHUNK = 1 << 24  # features
@@ -29,7 +29,7 @@ MUST_MATCH = ("voted", "alpha", "beta", "theta", "margin", "epsilon", "gamma", "
 
 def option_attributes(options: OnlineOptions) -> dict[str, object]:
     """Return the options of MUST_MATCH as attributes of a model."""
-    values = {flag_of(name): getattr(options, name) for name in MUST_MATCH} | {"bias": bool(options.bias)}
+    values = {option_flag(name): getattr(options, name) for name in MUST_MATCH} | {"bias": bool(options.bias)}
     return {name: 0 if value is None else value for name, value in values.items()}
 
 
@@ -67,7 +67,10 @@ def write_model(
         def describe(file: h5py.File) -> None:
             keys, raw_input = (None, None) if initial is None else (initial.training_keys, initial.raw_input)
             if isinstance(source, DatasetSource):
-                keys, raw_input = united(keys, training_keys(source.dataset, source.split)), RawInput.of_dataset(source.dataset)
+                keys, raw_input = (
+                    merge_training_keys(keys, training_keys(source.dataset, source.split)),
+                    RawInput.of_dataset(source.dataset),
+                )
             keys = None if state.options.no_id_hashes else keys
             describe_model(file, about, source.names, None, source.titles, keys, raw_input)
 
@@ -100,7 +103,7 @@ def write_model(
                     out.write(f"labels/{key}", label, np.array([value]))
                 for key, values in state.state_arrays(lane, rows).items() if not state.options.final else ():
                     out.write(f"state/{key}", label, values[None])
-    mpi.run_on_root(comm, f"finishing {folder.model}", folder.drop_checkpoints)
+    mpi.run_on_root(comm, f"finishing {folder.model}", folder.remove_checkpoints)
 
 
 class InitialModel:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hpcml import mpi, rng, slices
-from hpcml.data.dataset import DataFile, default_split
+from hpcml.data.dataset import DataFile, split_or_all
 from hpcml.data.labels import choose_labels
-from hpcml.data.shard import Shard, slab_of, split_bounds, verify
+from hpcml.data.shard import Shard, read_slab, split_bounds, verify
 from hpcml.data.svmlight import BINARY, SvmlightStream, TextRows, label_name
 from hpcml.errors import DataError, OptionError
 from hpcml.kernels import rows as kernels
@@ -56,7 +56,7 @@ class DatasetSource(RowStream):
         self.comm, self.dataset, self.name, self.path = comm, dataset, str(dataset.path), str(dataset.path.resolve())
         self.n_features, self.n_labels, self.vocabulary = dataset.n_features, dataset.n_labels, dataset.vocabulary
         self.fingerprint = mpi.run_on_root(comm, f"reading {dataset.path}", lambda: dataset.fingerprint)
-        self.split = options.split or default_split(dataset, "train")
+        self.split = options.split or split_or_all(dataset, "train")
         rows, bounds, n_positive, digest = None, None, None, None
         with mpi.agreed(comm, f"reading {dataset.path}"):
             if comm.rank == 0:
@@ -87,7 +87,7 @@ class DatasetSource(RowStream):
 
     def pieces(self, begin: int) -> Iterator[Piece]:
         with mpi.agreed(self.comm, f"reading {self.name}"):
-            whole = None if self.order is None else slab_of(self.dataset, self.rows, 0, self.rows.size)
+            whole = None if self.order is None else read_slab(self.dataset, self.rows, 0, self.rows.size)
             if whole is not None:
                 verify(self.dataset, whole)
         for first, last in zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True):
@@ -96,7 +96,7 @@ class DatasetSource(RowStream):
             first = max(begin, first)
             with mpi.agreed(self.comm, f"reading {self.name}"):
                 if whole is None:
-                    shard = slab_of(self.dataset, self.rows, first, last)
+                    shard = read_slab(self.dataset, self.rows, first, last)
                     verify(self.dataset, shard)
                     rows = shard.rows
                 else:

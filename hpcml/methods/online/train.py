@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.labels import tell_unused
-from hpcml.data.leaks import warn_of_class_leaks
+from hpcml.data.labels import warn_about_unused_rows
+from hpcml.data.leaks import warn_about_class_leaks
 from hpcml.data.svmlight import BINARY, SvmlightStream, is_text
 from hpcml.errors import HpcmlError, OptionError
 from hpcml.files.lines import line_limit
@@ -94,8 +94,8 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
                 if is_given:
                     why = f"has no effect on a dataset ({source.name}), only on svmlight text; remove it"
                     raise OptionError(name, getattr(options, name), why)
-            tell_unused(comm, source.dataset, source.split, log)
-            warn_of_class_leaks(comm, source.dataset, source.split, source.names, log)
+            warn_about_unused_rows(comm, source.dataset, source.split, log)
+            warn_about_class_leaks(comm, source.dataset, source.split, source.names, log)
         folder = stack.enter_context(RunFolder(comm, output, log))
         local = local_labels(source.names, comm.rank, comm.size)
         with mpi.agreed(comm, "allocating the weights"):

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi, rng
-from hpcml.data.dataset import default_split
-from hpcml.data.labels import read_classes, tell_unused
-from hpcml.data.leaks import warn_of_class_leaks
+from hpcml.data.dataset import split_or_all
+from hpcml.data.labels import read_classes, warn_about_unused_rows
+from hpcml.data.leaks import warn_about_class_leaks
 from hpcml.data.shard import read_rows
 from hpcml.log import plural, visible
 from hpcml.methods.method import Method
@@ -54,10 +54,10 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
     comm, log = session.comm, session.log
     dataset = method.open_data(comm, data)
     with dataset, RunFolder(comm, target.output, log) as folder:
-        split, booster = options.split or default_split(dataset, "train"), boosted(learner, options.rounds)
-        tell_unused(comm, dataset, split, log)
+        split, booster = options.split or split_or_all(dataset, "train"), boosted(learner, options.rounds)
+        warn_about_unused_rows(comm, dataset, split, log)
         classes = read_classes(comm, dataset, split, options.label)
-        warn_of_class_leaks(comm, dataset, split, classes.names, log)
+        warn_about_class_leaks(comm, dataset, split, classes.names, log)
         dense = booster.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
         if dense:
             check_room(comm, booster.name, classes.rows.size, dataset.n_features, copies=4)
@@ -69,7 +69,7 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
         size = f"{plural(classes.rows.size, 'row')} × {plural(dataset.n_features, 'feature')}"
         log(f"training {plural(options.rounds, 'round')} of {learner} on {size}")
         begin = time.monotonic()
-        with folder.discarded_on_error(), mpi.agreed(comm, "training"):
+        with folder.discard_on_error(), mpi.agreed(comm, "training"):
             if comm.rank == 0:
                 seed = int(rng.bits(options.seed, "adaboost", np.array(0))) >> 32
                 classifier = learners.fit(booster, read_rows(dataset, classes.rows, dense), classes.of, seed)
@@ -82,5 +82,5 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
                 about = {"rounds": n_rounds}
                 origin = Origin("adaboost", learner, split, *facts, about, keys, RawInput.of_dataset(dataset))
                 write_classifier(folder.model, classifier, origin, MarginData())
-                folder.drop_checkpoints()
+                folder.remove_checkpoints()
     return AdaboostReport(folder.model, n_rounds, learner.name, seconds)

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hpcml import mpi
-from hpcml.data.in_memory import sound_csr
+from hpcml.data.in_memory import check_csr
 from hpcml.data.labels import Classes
 from hpcml.data.row_keys import content_keys, feature_keys
 from hpcml.data.shard import Rows
@@ -32,7 +32,7 @@ from hpcml.methods.psbml.torus import fit_grid
 from hpcml.methods.psbml.train import make_problem, parse_base
 from hpcml.model import learner as learners
 from hpcml.model.classifier import FoundThreshold, MarginData, Origin, check_savable, write_classifier
-from hpcml.model.learner import on_cpu
+from hpcml.model.learner import cpu_version
 
 
 def _tokens(base: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -203,14 +203,14 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         run = TorusRun(problem, on_step=None if self._on_cycle is None else self._report_cycle)
         run.train()
         best = run.best
-        result = (*best.margin_data(), on_cpu(best.classifier)) if comm.rank == best.owner else None
+        result = (*best.margin_data(), cpu_version(best.classifier)) if comm.rank == best.owner else None
         self.margin_rows_, self.margin_weights_, self.classifier_ = comm.bcast(result, root=best.owner)
         self.grid_, self._dense = options.grid, problem.dense
         self.cycle_, self.validation_error_, self.threshold_ = best.cycle, best.error, best.threshold
 
     def _rows(self, X: Any) -> Rows:
         check_is_fitted(self)
-        X = validate_data(self, sound_csr(X, "X"), accept_sparse="csr", dtype=np.float32, reset=False)
+        X = validate_data(self, check_csr(X, "X"), accept_sparse="csr", dtype=np.float32, reset=False)
         if self._dense:
             return X.toarray() if sp.issparse(X) else X
         return sp.csr_matrix(X)

@@ -17,7 +17,7 @@ from hpcml.methods.psbml.problem import RowStore, TorusProblem, unique_sorted
 from hpcml.methods.psbml.selection import Population
 from hpcml.methods.psbml.snapshot import CycleFacts, Snapshot, make_entries
 from hpcml.model import learner as learners
-from hpcml.slices import StopCheck, never_stop
+from hpcml.slices import StopCheck, no_stop_check
 
 
 class Synchronous:
@@ -26,7 +26,7 @@ class Synchronous:
         self.problem, self.slots, self.cycle = problem, slots, cycle
         self.store = RowStore(problem, slots)
 
-    def step(self, look: StopCheck = never_stop) -> Snapshot:
+    def step(self, look: StopCheck = no_stop_check) -> Snapshot:
         """Run one cycle. Collective.
 
         An error raised by `look`, which is called before each node is trained or tests rows, is raised on all ranks; the cycle is
@@ -80,8 +80,8 @@ class Synchronous:
         with mpi.agreed(comm, "drawing rows"):
             new, options = {}, problem.options
             for node, slots in self.slots.items():
-                pool, own_rows = [populations[neighbour] for neighbour in torus.neighbours(node)], populations[node]
-                known = (own_rows.fitness[np.searchsorted(own_rows.positions, slots)], pool, options.replace, low, high)
+                pool, load_rank_rows = [populations[neighbour] for neighbour in torus.neighbours(node)], populations[node]
+                known = (load_rank_rows.fitness[np.searchsorted(load_rank_rows.positions, slots)], pool, options.replace, low, high)
                 new[node] = selection.replace(options.seed, self.cycle, node, slots, *known)
             self.slots = {node: slots for node, (slots, _) in new.items()}
             new_populations = {node: selection.population(*of_node) for node, of_node in new.items()}

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile, default_split
-from hpcml.data.labels import Classes, read_classes, tell_unused
-from hpcml.data.leaks import warn_of_class_leaks
+from hpcml.data.dataset import DataFile, split_or_all
+from hpcml.data.labels import Classes, read_classes, warn_about_unused_rows
+from hpcml.data.leaks import warn_about_class_leaks
 from hpcml.errors import OptionError
 from hpcml.log import joined, plural
 from hpcml.methods.method import Method
@@ -74,8 +74,8 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
     dataset = method.open_data(comm, data)
     with dataset:
         problem = make_problem(comm, dataset, learner, options)
-        tell_unused(comm, dataset, problem.split, log)
-        warn_of_class_leaks(comm, dataset, problem.split, problem.classes.names, log)
+        warn_about_unused_rows(comm, dataset, problem.split, log)
+        warn_about_class_leaks(comm, dataset, problem.split, problem.classes.names, log)
         with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
             check_savable(learner, problem.classes.n_classes, problem.dense, save=comm.rank == 0)
         with RunFolder(comm, target.output, log) as folder:
@@ -101,7 +101,7 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
 
 def parse_base(options: PsbmlOptions) -> learners.Learner:
     learner = learners.parse_learner(options.base)
-    return learner.moved_to_gpu() if options.device == "gpu" else learner
+    return learner.with_gpu_scoring() if options.device == "gpu" else learner
 
 
 def make_problem(
@@ -116,7 +116,7 @@ def make_problem(
     """
     split, (width, height) = "", parse_grid(options.grid)
     if isinstance(dataset, DataFile):
-        split = options.split or default_split(dataset, "train")
+        split = options.split or split_or_all(dataset, "train")
         classes = read_classes(comm, dataset, split, options.label)
     assert classes is not None
     if options.judge == "auc" and classes.n_classes > 2:
@@ -173,7 +173,7 @@ def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> Non
         margin = MarginData(problem.classes.rows[positions], greatest, best.cycle)
         threshold = FoundThreshold(best.threshold, "error", "validation", problem.split) if options.judge == "auc" else None
         write_classifier(folder.model, best.classifier, origin, margin, threshold)
-        folder.drop_checkpoints()
+        folder.remove_checkpoints()
 
 
 def _report(comm: mpi.Comm, folder: RunFolder, judge: str, seconds: float, profile: list[dict[str, float]]) -> PsbmlReport:

@@ -52,7 +52,7 @@ import hpcml.methods.online.train
 import hpcml.methods.psbml.train  # noqa: F401
 from hpcml.__main__ import main as hpcml_main
 from hpcml.data.dataset import DataFile
-from hpcml.data.shard import slab_of
+from hpcml.data.shard import read_slab
 from hpcml.errors import DataError
 from hpcml.model.open import open_model
 from hpcml.model.scoring import make_scorer, warm_up_counts
@@ -198,7 +198,7 @@ def load_kernels(folder: Path) -> None:
     rows = np.arange(10)
     for data in ("data.h5", "ones.h5"):
         with DataFile(folder / data) as dataset:
-            shard = slab_of(dataset, rows, 0, rows.size)
+            shard = read_slab(dataset, rows, 0, rows.size)
         for model in sorted(folder.glob("*.h5")):
             with suppress(DataError):  # no model
                 scorer = make_scorer(open_model(model), shard, rows[:3])

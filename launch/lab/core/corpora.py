@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from launch.lab.core.tables import write_whole
+from launch.lab.core.tables import write_atomically
 
 TEST_SHARE = "0.3"  # of corpora without test rows of their own
 
@@ -71,5 +71,5 @@ def copy_lines(source: Path, numbers: np.ndarray, path: Path) -> int:
     """Write those lines of a file (.xz) to another, in their order; returns how many. Local."""
     chosen = set(numbers.tolist())
     with lzma.open(source) as lines:
-        write_whole(path, b"".join(line for number, line in enumerate(lines) if number in chosen))
+        write_atomically(path, b"".join(line for number, line in enumerate(lines) if number in chosen))
     return len(chosen)

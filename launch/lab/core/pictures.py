@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcml.errors import ConfigError
-from launch.lab.core.tables import write_whole
+from launch.lab.core.tables import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,4 +46,4 @@ def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
         figure.get_layout_engine().set(w_pad=0.15, h_pad=0.1)
         yield figure
         figure.savefig(picture, format="png", dpi=100, metadata={"Software": None})  # without the version of matplotlib
-    write_whole(path, picture.getvalue())
+    write_atomically(path, picture.getvalue())

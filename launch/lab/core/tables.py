@@ -16,7 +16,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in rows]
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write a file, whole or not at all."""
     part = path.with_name(f"{path.name}.part")
     part.write_bytes(content)
@@ -25,7 +25,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, content: object) -> None:
     """Write a JSON file."""
-    write_whole(path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+    write_atomically(path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
@@ -37,7 +37,7 @@ def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
     """Write rows, headings first, as a CSV file."""
     lines = io.StringIO(newline="")
     csv.writer(lines, lineterminator="\n").writerows(rows)
-    write_whole(path, lines.getvalue().encode())
+    write_atomically(path, lines.getvalue().encode())
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:

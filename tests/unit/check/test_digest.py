@@ -6,7 +6,7 @@ import pytest
 
 import hpcml
 from hpcml.check.bits import compute_digest
-from hpcml.files.hdf5 import MADE_BY, MADE_ON, stamp
+from hpcml.files.hdf5 import COMPUTED_BY, WRITTEN_BY, stamp
 
 
 def digest_of(path, change=lambda file: None, is_reversed=False):
@@ -24,8 +24,8 @@ def digest_of(path, change=lambda file: None, is_reversed=False):
 
 def test_excludes_bytes_versions_processors_and_raw_input(tmp_path):
     def change(file):
-        file.attrs[MADE_ON] = '{"processor": "another"}'
-        file.attrs[MADE_BY] = "1.0"
+        file.attrs[COMPUTED_BY] = '{"processor": "another"}'
+        file.attrs[WRITTEN_BY] = "1.0"
         file.attrs["hpcml-version"] = 99
         file["input/idf"] = np.ones(3)
         file["input"].attrs["weighting"] = "tf-idf"
@@ -34,7 +34,7 @@ def test_excludes_bytes_versions_processors_and_raw_input(tmp_path):
     assert digest_of(tmp_path / "b.h5", change, is_reversed=True) == expected
     assert (tmp_path / "a.h5").read_bytes() != (tmp_path / "b.h5").read_bytes()
     with h5py.File(tmp_path / "a.h5") as file:
-        assert '"processor"' in file.attrs[MADE_ON] and file.attrs[MADE_BY] == hpcml.__version__
+        assert '"processor"' in file.attrs[COMPUTED_BY] and file.attrs[WRITTEN_BY] == hpcml.__version__
 
 
 def replaced(name, value):

@@ -12,7 +12,7 @@ from hpcml.cli.config_files import list_types
 from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import HpcmlError
 from hpcml.methods import registry
-from hpcml.options import flag_of
+from hpcml.options import option_flag
 from hpcml.run.folder import RunConfig, to_toml
 
 METHODS = {name: method.options for name, method in registry.METHODS.items()}
@@ -118,7 +118,7 @@ def test_accepts_values_of_similar_types(tmp_path):
 
 
 def numeric(options):
-    return [flag_of(field.name) for field in fields(options) if any(kind in str(field.type) for kind in ("int", "float"))]
+    return [option_flag(field.name) for field in fields(options) if any(kind in str(field.type) for kind in ("int", "float"))]
 
 
 COMMANDS = [

@@ -12,10 +12,10 @@ import contextlib, os, signal, sys, threading, time
 from pathlib import Path
 import hpcml.cli.guard
 from hpcml.cli.guard import Guard
-from hpcml.signals import undone
+from hpcml.signals import cleanup_on_exit
 from hpcml.signals import StopSignals
 guard = Guard(StopSignals().__enter__()).start()
-with undone(lambda: Path({unfinished!r}).unlink()):
+with cleanup_on_exit(lambda: Path({unfinished!r}).unlink()):
     {body}
     while True:  # a library that swallows every exception
         with contextlib.suppress(BaseException):

@@ -14,7 +14,7 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.sources import SOURCES
 from hpcml.errors import ConfigError
 from hpcml.methods.registry import METHODS, OTHERS
-from hpcml.options import flag_of, help_of
+from hpcml.options import option_flag, option_help
 
 
 @pytest.fixture(autouse=True)
@@ -62,8 +62,8 @@ def test_help_shows_words_in_angle_brackets(tokens, monkeypatch, capsys):
     """Markdown takes them for HTML and drops them, unless they are code."""
     monkeypatch.setenv("COLUMNS", "1000")
     text = printed(capsys, *tokens, "--help")
-    known = help_of(cli.import_operation(tokens[0])) | (help_of(ConvertOptions) if tokens[0] == "convert" else {})
-    for name in (name for name in known if f"--{flag_of(name)} " in text):
+    known = option_help(cli.import_operation(tokens[0])) | (option_help(ConvertOptions) if tokens[0] == "convert" else {})
+    for name in (name for name in known if f"--{option_flag(name)} " in text):
         for word in re.findall(r"\S*<\w+>\S*", known[name]):
             assert word.strip("`.") in text, (name, word)
 
@@ -79,12 +79,12 @@ def test_source_has_only_its_own_options(source, capsys):
     own, every = set(SOURCES[source].options), {each.name for each in fields(ConvertOptions)}
     shown = set(re.findall(r"^\W{1,6}(--[a-z-]+)", printed(capsys, "convert", source, "--help"), re.MULTILINE))
     assert {"test_share", "seed"} <= own <= every
-    assert shown & {f"--{flag_of(name)}" for name in every} == {f"--{flag_of(name)}" for name in own}
+    assert shown & {f"--{option_flag(name)}" for name in every} == {f"--{option_flag(name)}" for name in own}
     for name in sorted(every - own):
         with pytest.raises(ConfigError, match=f"'{name}'"):
             hpcml.convert(source, "x", "y.h5", **{name: 1})
-    with pytest.raises(ConfigError, match=f"--{flag_of(min(every - own))}"):
-        cli.run(["convert", source, "x", "-o", "y.h5", f"--{flag_of(min(every - own))}=1"], None)
+    with pytest.raises(ConfigError, match=f"--{option_flag(min(every - own))}"):
+        cli.run(["convert", source, "x", "-o", "y.h5", f"--{option_flag(min(every - own))}=1"], None)
 
 
 def test_every_option_of_convert_belongs_to_a_source():

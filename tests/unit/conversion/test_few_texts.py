@@ -9,7 +9,7 @@ from support.converted import made
 from hpcml.conversion.text import FewTexts
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import DataFile
-from hpcml.data.shard import slab_of
+from hpcml.data.shard import read_slab
 from hpcml.model.raw_input import RawInput
 
 FIELDS = {"fields": ("title=T", "text=A", "journal=J"), "whole_fields": ("journal",)}
@@ -54,7 +54,7 @@ def test_bits_are_those_of_convert_like(known, documents):
     fields = rows_of.settings.fields
     found = rows_of([[[document[field.name]] if document[field.name] else [] for field in fields] for document in documents])
     with DataFile(like) as dataset:
-        expected = slab_of(dataset, np.arange(dataset.n_rows), 0, dataset.n_rows)
+        expected = read_slab(dataset, np.arange(dataset.n_rows), 0, dataset.n_rows)
     assert found.indptr.tolist() == expected.indptr.tolist()
     assert found.indices.tolist() == expected.indices.tolist() and found.indices.dtype == expected.indices.dtype
     assert np.asarray(found.data, np.float32).tobytes() == np.asarray(expected.data, np.float32).tobytes()

@@ -15,7 +15,7 @@ import hpcml
 from hpcml import mpi
 from hpcml.conversion.split import split
 from hpcml.data.dataset import DataFile
-from hpcml.data.row_keys import look_up, name_key, string_keys
+from hpcml.data.row_keys import find_key_values, name_key, string_keys
 from hpcml.errors import DataError
 from hpcml.log import Log
 from hpcml.model import training_keys
@@ -238,9 +238,9 @@ def test_training_rows_are_recognised_in_other_files(tmp_path, monkeypatch):
 
 def test_keys_are_looked_up():
     known, wanted = string_keys(b"id", ["a", "b", "b", "c"]), string_keys(b"id", ["c", "b", "x", "a"])
-    found = look_up(mpi.self_comm(), known, np.array([0, 1, 2, 0], np.int32), wanted)
+    found = find_key_values(mpi.self_comm(), known, np.array([0, 1, 2, 0], np.int32), wanted)
     assert found.tolist() == [0, 2, -1, 0]
-    assert look_up(mpi.self_comm(), known[:0], np.zeros(0, np.int32), wanted).tolist() == [-1] * 4
+    assert find_key_values(mpi.self_comm(), known[:0], np.zeros(0, np.int32), wanted).tolist() == [-1] * 4
 
 
 def test_damaged_keys_are_refused(tmp_path):

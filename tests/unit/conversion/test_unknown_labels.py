@@ -14,7 +14,7 @@ import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.info import info
-from hpcml.data.labels import all_label_names, load_with_unknown
+from hpcml.data.labels import all_label_names, load_shard_with_unknown
 from hpcml.errors import DataError
 
 SELF = mpi.self_comm()
@@ -107,7 +107,7 @@ def test_rows_with_known_and_unknown_labels(tmp_path):
     sets = [[name for name in "abcdefgh" if rng.random() < 0.4] for _ in range(50)]
     like = from_sparse(tmp_path, "like", [list("aceg")] * 2)
     with DataFile(from_sparse(tmp_path, "rows", sets, like=like, splits={"odd": range(1, 50, 2)})) as dataset:
-        names, shard = all_label_names(dataset), load_with_unknown(SELF, dataset, "odd")
+        names, shard = all_label_names(dataset), load_shard_with_unknown(SELF, dataset, "odd")
         assert names == list("acegbdfh")
         for row, labels in zip(shard.rows, sets[1::2], strict=True):
             some = shard.y_indices[shard.y_indptr[row] : shard.y_indptr[row + 1]]

@@ -16,7 +16,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.scaling import feature_factors, multiply_features, scaled
 from hpcml.data.shard import Shard, load_shard
 from hpcml.log import Log
-from hpcml.methods.registry import users_of
+from hpcml.methods.registry import methods_with_option
 from hpcml.tuning.folds import deal, fold_rows
 
 KINDS = ("standard", "max-abs")
@@ -81,7 +81,7 @@ def test_model_equals_that_of_rows_scaled_before(tmp_path, method, kind):
 
 
 def test_all_methods_with_the_option_are_tried():
-    assert set(users_of("scale")) == set(METHODS_WITH_SCALE)
+    assert set(methods_with_option("scale")) == set(METHODS_WITH_SCALE)
 
 
 def classes(path, load):

@@ -10,7 +10,7 @@ from support.make import dataset, random_data
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.labels import tell_unused
+from hpcml.data.labels import warn_about_unused_rows
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
@@ -65,7 +65,7 @@ def test_rejects_damaged_dataset(tmp_path, what):
 def test_warns_about_overlapping_splits(tmp_path, capsys):
     path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4), splits={"train": np.arange(40), "test": np.arange(37, 60)})
     with DataFile(path) as data:
-        tell_unused(mpi.self_comm(), data, "train", Log(0))
+        warn_about_unused_rows(mpi.self_comm(), data, "train", Log(0))
     said = capsys.readouterr().err
     assert "warning: " in said and "data.h5: 3 rows are in more than one of the splits test, train" in said
 

@@ -13,7 +13,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.evaluation import top
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.top import InvertedTop, top_of
+from hpcml.evaluation.top import InvertedTop, make_top_finder
 from hpcml.kernels import bounds as kernels
 from hpcml.kernels.lanes.levels import add_levels
 from hpcml.model.linear import Model
@@ -97,7 +97,7 @@ def test_the_best_labels(tmp_path, monkeypatch, few, frequent, size, sigmoids, p
     monkeypatch.setattr(top, "FREQUENT", frequent)
     monkeypatch.setattr(top, "TABLE_BYTES", 1000)
     model, scorer = opened(*files(tmp_path, size, precision=precision, sigmoids=sigmoids))
-    found = top_of(SELF, scorer, size, keeps=False)
+    found = make_top_finder(SELF, scorer, size, keeps=False)
     assert found._index is not None
     check(model, scorer, found, size)
 
@@ -107,7 +107,7 @@ def test_of_other_models(tmp_path, monkeypatch, few, seed):
     monkeypatch.setattr(top, "TABLE_BYTES", 1 + seed % 3 * 100)
     n_labels, size = 30 + 1500 * (seed % 4), 1 + seed % 6
     model, scorer = opened(*files(tmp_path, 100 + seed, n_labels, below=seed % 3 * 0.3, sigmoids=seed % 2 == 1))
-    check(model, scorer, top_of(SELF, scorer, size, keeps=False), size)
+    check(model, scorer, make_top_finder(SELF, scorer, size, keeps=False), size)
 
 
 def test_labels_that_bounds_exclude_are_not_scored(tmp_path, monkeypatch, few):
@@ -145,7 +145,7 @@ def test_batches_of_rows(tmp_path, monkeypatch, few, n_rows, bias):
     with h5py.File(path, "r+") as file:
         file["bias"][:] += bias
     model, scorer = opened(data, path)
-    check(model, scorer, top_of(SELF, scorer, 2, keeps=False), 2, rows=np.resize(scorer.rows, n_rows))
+    check(model, scorer, make_top_finder(SELF, scorer, 2, keeps=False), 2, rows=np.resize(scorer.rows, n_rows))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(0, 30), st.integers(1, kernels.MOST_AT_ONCE))

@@ -15,7 +15,7 @@ from support.training import train
 import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.evaluation.seen import split_to_judge
+from hpcml.evaluation.seen import choose_split
 from hpcml.log import Log
 from hpcml.methods.psbml.options import AdaboostOptions
 from hpcml.model.open import open_model
@@ -80,11 +80,11 @@ def test_a_continued_model_knows_its_last_rows(tmp_path):
 
 def test_default_that_falls_back_is_said(trained, tmp_path, capsys):
     with DataFile(make.dataset(tmp_path / "data.h5", *make.random_data(1, M, 12, 2, 0.4))) as dataset:
-        assert split_to_judge(mpi.self_comm(), dataset, None, Log(0)) == "all"
+        assert choose_split(mpi.self_comm(), dataset, None, Log(0)) == "all"
         assert "has no split test; all its 90 rows are evaluated" in capsys.readouterr().err
-        assert split_to_judge(mpi.self_comm(), dataset, "all", Log(0)) == "all"
+        assert choose_split(mpi.self_comm(), dataset, "all", Log(0)) == "all"
     with DataFile(trained[0]) as dataset:
-        assert split_to_judge(mpi.self_comm(), dataset, None, Log(0)) == "test"
+        assert choose_split(mpi.self_comm(), dataset, None, Log(0)) == "test"
     assert capsys.readouterr().err == ""
 
 

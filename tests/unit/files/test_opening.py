@@ -9,7 +9,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.svmlight import SvmlightStream
 from hpcml.errors import DataError
 from hpcml.files import opening
-from hpcml.files.lines import plain_size
+from hpcml.files.lines import uncompressed_size
 from hpcml.files.opening import open_regular, open_stream, read_small
 from hpcml.model.open import open_model
 from hpcml.mpi import self_comm
@@ -22,7 +22,7 @@ def pipe(tmp_path):
     return tmp_path / "pipe"
 
 
-OPENERS = [read_small, plain_size, DataFile, open_model]
+OPENERS = [read_small, uncompressed_size, DataFile, open_model]
 
 
 @pytest.mark.parametrize("opener", OPENERS, ids=lambda opener: opener.__name__)

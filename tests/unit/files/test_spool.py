@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hpcml.conversion.part import RowIds
 from hpcml.files import spool as module
-from hpcml.files.spool import ArraySpool, Spool, StringSpool, slices
+from hpcml.files.spool import DiskArray, DiskStrings, DiskTuples, slices
 
 
 @pytest.fixture(params=[16, 1 << 20])
@@ -19,7 +19,7 @@ def memory(request, monkeypatch):
 
 
 def test_numbers_are_appended_put_and_read_by_slices(tmp_path, memory):
-    spool, whole = Spool(tmp_path, np.int64), np.arange(10) ** 2
+    spool, whole = DiskArray(tmp_path, np.int64), np.arange(10) ** 2
     for begin, end in ((0, 3), (3, 3), (3, 10)):
         spool.append(whole[begin:end].astype(np.int32))
     assert spool.size == 10
@@ -38,7 +38,7 @@ class Three(NamedTuple):
 
 
 def test_tuples_are_read_repeatedly(tmp_path, memory):
-    spool = ArraySpool(tmp_path, Three)
+    spool = DiskTuples(tmp_path, Three)
     assert list(spool) == []
     rows = [Three(np.arange(3), 7, np.empty(0, np.float32)), Three(np.ones((2, 2)), -1, np.zeros(1, bool))]
     for row in rows:
@@ -64,7 +64,7 @@ def test_slices():
 
 
 def test_full_disk_is_reported_with_the_folder(tmp_path, monkeypatch):
-    spool = Spool(tmp_path, np.int64)
+    spool = DiskArray(tmp_path, np.int64)
 
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -77,7 +77,7 @@ def test_full_disk_is_reported_with_the_folder(tmp_path, monkeypatch):
 
 @given(st.lists(st.lists(st.text(max_size=3), max_size=4), max_size=4))
 def test_strings_are_read_by_slices(tmp_path_factory, parts):
-    spool, whole = StringSpool(tmp_path_factory.getbasetemp()), [text for part in parts for text in part]
+    spool, whole = DiskStrings(tmp_path_factory.getbasetemp()), [text for part in parts for text in part]
     for part in parts:
         spool.extend([text.encode() for text in part])
     assert (len(spool), spool[:]) == (len(whole), whole)

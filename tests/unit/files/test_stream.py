@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hpcml import mpi
 from hpcml.errors import DataError
-from hpcml.files.lines import byte_range, line_blocks, lines_before, plain_size
+from hpcml.files.lines import byte_range, line_blocks, lines_before, uncompressed_size
 from hpcml.partition import even_bounds
 
 COMPRESS = {"plain": bytes, "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
@@ -44,7 +44,7 @@ def test_compression_is_found_by_content(tmp_path, kind):
     content = b"".join(b"line %d\n" % i for i in range(1000))
     path = tmp_path / "lines"
     path.write_bytes(COMPRESS[kind](content))
-    assert plain_size(path) == len(content)
+    assert uncompressed_size(path) == len(content)
     assert byte_range(mpi.self_comm(), path) == (0, len(content))
     middle = len(content) // 2
     parts = [b"".join(block for _, block in line_blocks(path, *ends, 100)) for ends in ((0, middle), (middle, len(content)))]
@@ -96,11 +96,11 @@ def test_xz_files_of_several_streams(tmp_path):
     packed = lzma.compress(b"a\n" * 99) + bytes(8) + lzma.compress(b"") + lzma.compress(b"b\n")
     for tail in (b"", b"\0\0\0\0", b"no stream"):
         path.write_bytes(packed + tail)
-        assert plain_size(path) == 200
+        assert uncompressed_size(path) == 200
         assert b"".join(block for _, block in line_blocks(path, 0, 200)) == b"a\n" * 99 + b"b\n"
     path.write_bytes(packed[:-9])
     with pytest.raises(DataError, match=r"truncated or damaged \.xz file"):
-        plain_size(path)
+        uncompressed_size(path)
 
 
 def test_rejects_xz_file_that_needs_much_memory(tmp_path):
@@ -115,4 +115,4 @@ def test_rejects_xz_file_that_needs_much_memory(tmp_path):
     with pytest.raises(
         DataError, match=r"lines\.xz: needs more than 256 MiB of memory to decompress; compress it again with xz -9"
     ):
-        plain_size(path)
+        uncompressed_size(path)

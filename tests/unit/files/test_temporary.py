@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hpcml.files.atomic import temporary_path, write_whole
+from hpcml.files.atomic import temporary_path, write_atomically
 from hpcml.files.temporary import claimed, remove_left, temporary_name
 from hpcml.mpi import self_comm
 
@@ -16,7 +16,7 @@ SELF = self_comm()
 
 @pytest.mark.parametrize("name", ["out.csv", "x" * 255, "ä" * 127, "x" * 200 + ".h5"])
 def test_writes_any_valid_file_name(tmp_path, name):
-    write_whole(tmp_path / name, b"old")
+    write_atomically(tmp_path / name, b"old")
     with temporary_path(SELF, tmp_path / name, overwrite=True) as temporary:
         temporary.with_name(f"{temporary.name}-1234567890").touch()  # a rank's own part
         temporary.with_name(f"{temporary.name}-1234567890").unlink()
@@ -52,7 +52,7 @@ def test_removes_files_of_dead_process(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    write_whole(tmp_path / "out.h5", b"whole")
+    write_atomically(tmp_path / "out.h5", b"whole")
     remove_left(tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["out.h5"]
 

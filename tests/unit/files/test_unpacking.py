@@ -14,7 +14,7 @@ from support.compressed import archive, zipped, zstd
 from hpcml import mpi
 from hpcml.errors import DataError
 from hpcml.files import lines as lines_module
-from hpcml.files.lines import UNPACKED_COPIES, line_blocks, lines_before, plain_name, plain_size, unpacked_once
+from hpcml.files.lines import UNPACKED_COPIES, line_blocks, lines_before, plain_name, uncompressed_size, unpacked_once
 
 CONTENT = b"".join(b"line %d\n" % n for n in range(500))
 
@@ -44,14 +44,14 @@ def test_reads_uncompressed_copy(tmp_path, pack, monkeypatch):
     monkeypatch.setattr(lines_module, "unpacked", lambda file, kind: kinds.append(kind) or unpacked(file, kind))
     with unpacked_once(mpi.self_comm(), [path, plain, tmp_path, tmp_path / "absent"], tmp_path, 100):
         assert len(kinds) == 1 and kinds[0]
-        assert plain_size(path) == len(CONTENT)
+        assert uncompressed_size(path) == len(CONTENT)
         assert b"".join(block for _, block in line_blocks(path, 0, len(CONTENT), 100)) == CONTENT
         assert lines_before(path, len(CONTENT)) == 500
         assert kinds[1:] == [""] * 3
         assert set(UNPACKED_COPIES) == {path}
     assert not UNPACKED_COPIES
     assert sorted(file.name for file in tmp_path.iterdir()) == ["lines", "plain"]
-    assert plain_size(path) == len(CONTENT)
+    assert uncompressed_size(path) == len(CONTENT)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_reads_from_any_byte(tmp_path, method):
     content = CONTENT * 700
     path = tmp_path / "data.jsonl"
     path.write_bytes(zstd(content) if method is None else archive(("a", content), method=method))
-    assert plain_size(path) == len(content) == 3_073_000
+    assert uncompressed_size(path) == len(content) == 3_073_000
     for begin in (0, 1, 100, 3_000_000, len(content) - 1):
         found = b"".join(block for _, block in line_blocks(path, begin, len(content), 1 << 16))
         assert found == content[content.find(b"\n", begin - 1) + 1 if begin else 0 :]
@@ -126,8 +126,8 @@ def test_decompression_has_bounded_memory(tmp_path):
     """In a process of its own. 512 MiB of zeros are 16 KiB as zst."""
     (tmp_path / "data").write_bytes(zstd(bytes(1 << 29)))
     script = (
-        "import re, sys; from pathlib import Path; from hpcml.files.lines import plain_size\n"
-        "print(plain_size(Path(sys.argv[1])), int(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]) >> 10)"
+        "import re, sys; from pathlib import Path; from hpcml.files.lines import uncompressed_size\n"
+        "print(uncompressed_size(Path(sys.argv[1])), int(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]) >> 10)"
     )
     done = subprocess.run([sys.executable, "-c", script, tmp_path / "data"], capture_output=True, text=True, check=True)
     size, peak = map(int, done.stdout.split())

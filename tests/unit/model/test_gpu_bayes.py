@@ -143,8 +143,8 @@ def test_reports_compilation_errors(monkeypatch):
 def test_only_naive_bayes_scores_on_a_gpu(name):
     learner = parse_learner([name])
     if LEARNERS[name].path in ON_GPU:
-        assert type(learner.moved_to_gpu().unfitted(0)).__name__.endswith("OnGpu")
+        assert type(learner.with_gpu_scoring().unfitted(0)).__name__.endswith("OnGpu")
         assert not type(learner.unfitted(0)).__name__.endswith("OnGpu")
     else:
         with pytest.raises(ConfigError, match=rf"^--device gpu: {name} "):
-            learner.moved_to_gpu()
+            learner.with_gpu_scoring()

@@ -119,7 +119,7 @@ def test_slurm_limits(monkeypatch, variables, expected):
 
 def limit_in_new_process(*before):
     """What a new process says after some lines of shell: the tightest limit, its source, and what a rank may take."""
-    show = "from hpcml import mpi; from hpcml.mpi import memory; m = memory.memory_of_node(); "
+    show = "from hpcml import mpi; from hpcml.mpi import memory; m = memory.node_memory(); "
     show += "print(int(m), memory.room_per_rank(mpi.self_comm()), m.source)"
     lines = "\n".join(["set -e", *before, 'exec "$0" -c "$1"'])
     done = subprocess.run(["bash", "-c", lines, sys.executable, show], capture_output=True, text=True, timeout=60, check=False)

@@ -17,12 +17,12 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.sources import check_options
 from hpcml.errors import ConfigError
 from hpcml.methods.psbml.options import AdaboostOptions
-from hpcml.methods.registry import METHODS, users_of
-from hpcml.options import default_of, flag_of, iterate_types
+from hpcml.methods.registry import METHODS, methods_with_option
+from hpcml.options import default_value, iterate_types, option_flag
 
 # Options that some methods do not have.
 NAMES = sorted({name for method in METHODS.values() for name in method.option_names})
-NOT_SHARED = [name for name in NAMES if len(users_of(name)) < len(METHODS)]
+NOT_SHARED = [name for name in NAMES if len(methods_with_option(name)) < len(METHODS)]
 
 
 @pytest.fixture
@@ -33,31 +33,38 @@ def data(tmp_path):
 
 def tokens_of(name):
     """Return an option on a command line, with a value that is not the default."""
-    kind = METHODS[users_of(name)[0]].options
-    hint, default = get_type_hints(kind)[name], next(default_of(option) for option in fields(kind) if option.name == name)
+    kind = METHODS[methods_with_option(name)[0]].options
+    hint, default = get_type_hints(kind)[name], next(default_value(option) for option in fields(kind) if option.name == name)
     if hint is bool or bool in getattr(hint, "__args__", ()):
-        return [f"--no-{flag_of(name)}" if default is not False else f"--{flag_of(name)}"]
+        return [f"--no-{option_flag(name)}" if default is not False else f"--{option_flag(name)}"]
     choices = [each for kind in iterate_types(hint) if get_origin(kind) is Literal for each in get_args(kind)]
     if choices:
-        return [f"--{flag_of(name)}", choices[-1]]
+        return [f"--{option_flag(name)}", choices[-1]]
     kinds = getattr(hint, "__args__", (hint,))
-    return [f"--{flag_of(name)}", "3" if int in kinds else "0.5" if float in kinds else "x"]
+    return [f"--{option_flag(name)}", "3" if int in kinds else "0.5" if float in kinds else "x"]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_accepts_every_option_of_a_method(method):
     """Of a command line with all of them; MPI would start."""
-    tokens = ["train", method, "x.h5", "-o", "y", *chain(*(tokens_of(name) for name in NOT_SHARED if method in users_of(name)))]
+    tokens = [
+        "train",
+        method,
+        "x.h5",
+        "-o",
+        "y",
+        *chain(*(tokens_of(name) for name in NOT_SHARED if method in methods_with_option(name))),
+    ]
     with pytest.raises(InterruptedError):
         cli.run(tokens, Mock(side_effect=InterruptedError))
 
 
 def test_rejects_every_option_of_another_method():
     for number, name in enumerate(NOT_SHARED):
-        others = [method for method in METHODS if method not in users_of(name)]
+        others = [method for method in METHODS if method not in methods_with_option(name)]
         for index, method in enumerate(others):
             tokens = ["train", method, "x.h5", "-o", "y", *tokens_of(name)]
-            with pytest.raises(ConfigError, match=f"^{tokens[5]} .*{method}.*{', '.join(users_of(name))}; remove it"):
+            with pytest.raises(ConfigError, match=f"^{tokens[5]} .*{method}.*{', '.join(methods_with_option(name))}; remove it"):
                 cli.run(tokens, Mock()) if index == number % len(others) else explain_foreign_option(tokens)
             with pytest.raises(ConfigError, match=f"^{method} .*'{name}'"):
                 asked(method, **{name: 3})

@@ -21,7 +21,7 @@ from hpcml.planning.memory import Cluster, compute_requirements
 from hpcml.planning.options import PlanOptions
 from hpcml.planning.plan import command_flags, plan
 from hpcml.planning.sizes import Sizes, estimate_sizes, expected_words, read_sizes
-from hpcml.run.session import session_of
+from hpcml.run.session import open_session
 
 GB = 10**9
 STATE = "weights and state of labels (maximum)"
@@ -38,7 +38,7 @@ def needs(method, where=(1, 1), found=None, memory=64 * GB, **options):
 
 def planned(method, data, nodes=1, **options):
     wanted = PlanOptions(nodes=nodes)
-    with session_of(None, Log(0)) as session:
+    with open_session(None, Log(0)) as session:
         return plan(session, METHODS[method], data, wanted, asked(method, **options))
 
 

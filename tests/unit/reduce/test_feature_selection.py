@@ -21,7 +21,7 @@ from support.training import asked
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.info import check_contents
-from hpcml.data.shard import load_shard, read_rows, slab_of
+from hpcml.data.shard import load_shard, read_rows, read_slab
 from hpcml.log import Log
 from hpcml.methods.online.live import select_extremal
 from hpcml.methods.online.state import LearnerState
@@ -225,7 +225,7 @@ def winnow_model(path, X, Y, method="mbw", voted=False):
     """Train on the rows in order and write a model file as `hpcml train` does. Returns the state."""
     data = dataset(path.with_suffix(".data.h5"), X, Y)
     with DataFile(data) as file:
-        shard = slab_of(file, np.arange(X.shape[0]), 0, X.shape[0])
+        shard = read_slab(file, np.arange(X.shape[0]), 0, X.shape[0])
         state = LearnerState(asked(method, voted=voted), method, Y.shape[1], X.shape[1])
         state.learn(shard, shard.rows)
     (numbers, rows), (W, bias) = state.model_features(), state.linear()

@@ -13,7 +13,7 @@ from support.make import dataset
 
 from hpcml import Model, OnlineClassifier, train
 from hpcml.data.dataset import DataFile
-from hpcml.data.shard import slab_of
+from hpcml.data.shard import read_slab
 from hpcml.methods.online.options import LEARNERS
 from hpcml.methods.registry import METHODS
 from hpcml.model.scoring import Scorer
@@ -60,7 +60,7 @@ def test_has_the_bits_and_scores_of_training_from_a_file(tmp_path, method, voted
     options = {"voted": voted, **parameters} | ({} if winnow else {"bias": bias})
     model = Model(train(method, data, tmp_path / "run", **options).model)
     opened = DataFile(data)
-    shard = slab_of(opened, opened.split("test"), 0, 50)
+    shard = read_slab(opened, opened.split("test"), 0, 50)
     scorer = Scorer(model, shard, np.arange(3))
     scores = scorer.score_rows(shard.rows, *scorer.weights(0, 3))
     for target in (Y, sp.csr_matrix(Y)):
