@@ -143,7 +143,7 @@ def detect_compression(head: bytes) -> str:
 
 
 def plain_name(path: Path) -> str:
-    """Return the name of a file without its compression ending; of a ZIP archive the name of its member. Raises as `open_decompressed`."""
+    """Return the name of a file without its compression ending, or the name of a ZIP archive's member."""
     if path.suffix.lower() == ".zip":
         with open_regular(path) as raw, suppress(zipfile.BadZipFile, CannotUnpack), zipfile.ZipFile(raw) as archive:
             return Path(find_only_member(archive).filename).name
@@ -274,9 +274,7 @@ def lines_before(path: Path, offset: int) -> int:
 
 @contextmanager
 def unpacked_once(comm: mpi.Comm, paths: Sequence[Path], scratch: Path, max_line: int) -> Iterator[None]:
-    """Let `open_decompressed` read uncompressed copies in `scratch`, which rank 0 writes, in the body. Raises DataError. Collective over
-    `comm`.
-    """
+    """Let `open_decompressed` read uncompressed copies in `scratch` within the context. Collective over `comm`; raises DataError."""
     copies: dict[Path, Path] = {}
     with ExitStack() as stack:
         for path in paths:

@@ -127,7 +127,8 @@ def test_decompression_has_bounded_memory(tmp_path):
     (tmp_path / "data").write_bytes(zstd(bytes(1 << 29)))
     script = (
         "import re, sys; from pathlib import Path; from hpcml.files.lines import uncompressed_size\n"
-        "print(uncompressed_size(Path(sys.argv[1])), int(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]) >> 10)"
+        "peak = re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())\n"
+        "print(uncompressed_size(Path(sys.argv[1])), int(peak[1]) >> 10)"
     )
     done = subprocess.run([sys.executable, "-c", script, tmp_path / "data"], capture_output=True, text=True, check=True)
     size, peak = map(int, done.stdout.split())
