@@ -31,7 +31,6 @@ each = pytest.mark.parametrize("method", ROOM)
 
 @pytest.fixture(scope="module")
 def problem(tmp_path_factory):
-    """(data file, training rows, test rows, labels of the training rows): labels that some features speak for, empty rows."""
     rng = np.random.default_rng(7)
     Y = rng.random((2 * N, L)) < np.array([0.3, 0.1, 0.05, 0.5])
     chance = 0.06 + 0.4 * (Y @ (rng.random((L, D)) < 0.25))
@@ -161,7 +160,6 @@ def test_rules():
 
 @pytest.fixture
 def documents(tmp_path):
-    """JSON lines where a word tells little and another heading much."""
     rng = np.random.default_rng(3)
     lines = []
     for row in range(120):

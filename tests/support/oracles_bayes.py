@@ -10,7 +10,6 @@ LOG_19 = math.log(19)
 
 
 def rows_of(X):
-    """The set of features that each row has a value other than 0 of."""
     return [{j for j, x in enumerate(row) if x != 0} for row in X.toarray()]
 
 
@@ -33,7 +32,6 @@ def naive_bayes(rows, has, smoothing=0.5, min_weight=1.5, weights=None):
 
 
 def score(row, found):
-    """The sum of the weights of the terms that a row contains, in the order of the terms."""
     return sum((found[term] for term in sorted(row) if term in found), 0.0)
 
 
@@ -56,7 +54,6 @@ def hypothesis(probability, value):
 
 
 def boosted(rows, has, test_rows, n_rounds=6, trim=0.2, **options):
-    """The final hypothesis (from 0 to 1) for test rows, and ε of every round."""
     w = [1.0 / len(rows)] * len(rows)
     used, votes, totals, epsilons = list(range(len(rows))), [], np.zeros(len(test_rows)), []
     for _ in range(n_rounds):
@@ -110,8 +107,6 @@ def staged(rows, has, test_rows, stage, cut=LOG_19, factors=(3.0,), **options):
 
 
 def bayes_stage(**options):
-    """A stage of naive Bayes."""
-
     def stage(positive, negative):
         found, _ = naive_bayes(positive + negative, [1] * len(positive) + [0] * len(negative), **options)
         return lambda row: score(row, found)
@@ -120,8 +115,6 @@ def bayes_stage(**options):
 
 
 def svm_stage(n_features):
-    """A stage of a support vector machine, of the terms whose chi-square is above 3.84."""
-
     def stage(positive, negative):
         rows, chosen = positive + negative, []
         for term in range(n_features):

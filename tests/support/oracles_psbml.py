@@ -16,7 +16,6 @@ NEAR = {
 
 
 def neighbourhood(width, height, kind, node):
-    """The nodes that `node` sees, in ascending order, each once."""
     found = set()
     for dx in range(-2, 3):
         for dy in range(-2, 3):
@@ -26,7 +25,6 @@ def neighbourhood(width, height, kind, node):
 
 
 def certainty(classifier, row):
-    """How far one row (1 × d) is from the boundary between the two likeliest classes."""
     if hasattr(classifier, "predict_proba"):
         best, second = sorted(classifier.predict_proba(row)[0].tolist(), reverse=True)[:2]
         return best - second
