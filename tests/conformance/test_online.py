@@ -35,7 +35,6 @@ KINDS = [
 IDS = [f"{'v-' * options.voted}{method}{'+1' * bool(options.bias)}" for method, options in KINDS]
 every_kind = pytest.mark.parametrize(("method", "options"), KINDS, ids=IDS)
 few_kinds = pytest.mark.parametrize(("method", "options"), KINDS[::2], ids=IDS[::2])  # of each method one
-every_method = pytest.mark.parametrize("method", LEARNERS)
 every_winnow = pytest.mark.parametrize("method", [method for method in LEARNERS if LEARNERS[method].winnow])
 voted_or_not = pytest.mark.parametrize("voted", [False, True])
 
@@ -144,18 +143,6 @@ def test_rows_and_labels_that_are_hardly_there(method, options):
     W, intercept = nothing.linear()
     assert W.tolist() == [[0, 0]] and nothing.n_rows == 0 and not nothing.seen.any()
     assert intercept[0] == difference(nothing, oracle_of(method, options, [], [])) == 0 or LEARNERS[method].winnow
-
-
-@every_method
-def test_row_order_matters_and_the_input_is_unchanged(method):
-    X, Y = text_like()
-    shard, state = shard_of(X, Y), LearnerState(asked(method), method, 3, 70)
-    arrays = [shard.indptr, shard.indices, shard.data, shard.y_indptr, shard.y_indices, shard.rows]
-    before = [array.tobytes() for array in arrays]
-    state.learn(shard, shard.rows[::-1].copy())
-    assert [array.tobytes() for array in arrays] == before and all(array.flags.writeable for array in arrays)
-    forward = learnt(method, X, Y, asked(method))
-    assert same(state, learnt(method, X[::-1], Y[::-1], asked(method))) and not same(state, forward)
 
 
 @few_kinds
@@ -330,53 +317,16 @@ def test_winnow_models_reject_negative_values(tmp_path):
     assert not (tmp_path / "out.csv").exists()
 
 
-def clean(m, d=6, seed=2):
-    rng = np.random.default_rng(seed)
-    y = rng.random(m) < 0.5
-    X = np.zeros((m, d + 2))
-    places = np.argsort(rng.random((m, d // 2)))[:, :2] + (d // 2) * y[:, None]
-    np.put_along_axis(X, places, 1.0, axis=1)
-    X[np.arange(m), d + (rng.random(m) < 0.5)] = 1.0
-    return sp.csr_matrix(X), sp.csr_matrix(y[:, None].astype(float))
-
-
-def coins(m):
-    X, _ = clean(m, seed=3)
-    rng = np.random.default_rng(4)
-    keep = sp.diags_array((rng.random(m) < 0.99).astype(float))
-    return sp.csr_matrix(keep @ X), sp.csr_matrix((rng.random((m, 1)) < 0.5).astype(float))
-
-
-def wrong_rows(state, X, Y):
-    W, bias = state.linear()
-    return (X @ W[0] + bias[0] > 0) != (Y.toarray()[:, 0] > 0)
-
-
-def winnow_weights(state):
-    return np.concatenate([state.weights[:, part] for part in range(len(state.method.weights))])
-
-
-@pytest.mark.parametrize("live", [None, 8])
-def test_winnow_recovers_from_long_noise(live):
-    (X, Y), (noise, labels) = clean(6000), coins(60_000)
-    options = asked("mbw", live_features=live)
-    state = learnt("mbw", noise, labels, options)
-    assert winnow_weights(state).min() == 2.0**-10
-    assert wrong_rows(state, X, Y).mean() > 0.4  # so there is something to recover from
-    state.learn(shard_of(X, Y), np.arange(5000))
-    assert wrong_rows(state, X[5000:], Y[5000:]).mean() == 0
-
-
 @every_winnow
 @voted_or_not
 def test_winnow_is_the_textbook_at_its_lower_limit(method, voted):
-    X, Y = coins(2500)
-    options = asked(method, voted=voted, beta=0.1)
-    state, rows = learnt(method, X, Y, options), rows_of(X)
+    rng = np.random.default_rng(3)
+    X = (rng.random((2500, 8)) < 0.35) & (rng.random((2500, 1)) < 0.99)  # some rows are empty; labels are random
+    y, options = rng.random(2500) < 0.5, asked(method, voted=voted, beta=0.1)
+    state, n_vectors = learnt(method, X, y[:, None], options), len(LEARNERS[method].weights)
     if method == "mbw":
-        assert winnow_weights(state).min() == 2.0**-10
-    oracle = oracle_of(method, replace(options, voted=False), rows, Y.toarray()[:, 0] > 0)
+        assert state.weights[:, :n_vectors].min() == 2.0**-10
+    oracle = oracle_of(method, replace(options, voted=False), rows_of(X), y)
     assert state.counters[UPDATES, 0] == oracle.updates
-    for j in range(X.shape[1]):
-        found = [state.weights[j + 1, part] for part in range(len(state.method.weights))]
-        np.testing.assert_allclose(found, oracle.w[j], rtol=1e-9)
+    for j in range(8):
+        np.testing.assert_allclose(state.weights[j + 1, :n_vectors], oracle.w[j], rtol=1e-9)

@@ -75,9 +75,6 @@ REJECTED = {
     ("good", "--label", "lable1"): r"'lable1'.*'label1'",
     ("one",): r"one\.h5: all 20 rows",
     ("good", "--slow-rank", "9"): r"--slow-rank 9",
-    ("good", "--force", "--resume"): r"--force",
-    ("good", "--epsilon", "0.1"): r"epsilon",
-    ("absent",): r"absent\.h5",
 }
 
 

@@ -8,7 +8,7 @@ from support.training import asked
 
 import hpcml
 from hpcml import cross_validate, mpi
-from hpcml.errors import ConfigError, DataError, Interrupted
+from hpcml.errors import ConfigError, Interrupted
 from hpcml.log import Log
 from hpcml.methods.registry import METHODS
 from hpcml.planning.options import PlanOptions
@@ -44,13 +44,13 @@ def test_same_bits_also_through_an_interruption(comm, mpi_tmp_path, monkeypatch,
     assert (mpi_tmp_path / "run" / "model.h5").read_bytes() == alone.read_bytes()
 
 
-def make_data(comm, folder, negative=False):
+def make_data(comm, folder):
     paths = [folder / "four.h5", folder / "one.h5"]
     with mpi.agreed(comm, "making the data"):
         if comm.rank == 0:
             for path, n_classes, n_rows in zip(paths, (4, 2), (90, 50), strict=True):
                 X, _, Y = class_data(n_rows, n_rows, 8, n_classes)
-                dataset(path, X if negative else abs(X), Y)
+                dataset(path, abs(X), Y)
             dataset(folder / "rare.h5", X, np.arange(50)[:, None] % 10 == 0)  # too few positive rows for NuSVC's default
     return paths
 
@@ -65,19 +65,10 @@ def test_all_ranks_equal_one_rank(comm, mpi_tmp_path, methods):
     assert len({tuple(map(np.ndarray.tobytes, each)) for each in comm.allgather(together.seconds)}) == 1
 
 
-@pytest.mark.parametrize(
-    ("methods", "name", "error", "words"),
-    [
-        (["svm", "multinomial-nb"], "one.h5", ConfigError, "row .* multinomial-nb"),
-        (["svm", "sklearn.svm.NuSVC"], "rare.h5", ConfigError, r"label 'label0', fold \d, sklearn.*: it cannot be"),
-        (["svm"], "none.h5", DataError, "none.h5"),
-        (["svm"], "one.h5:label7", ConfigError, "no label 'label7'"),
-    ],
-)
-def test_all_ranks_fail_together(comm, mpi_tmp_path, methods, name, error, words):
-    make_data(comm, mpi_tmp_path, negative=True)
-    with pytest.raises(error, match=words) as failure:
-        cross_validate(methods, [mpi_tmp_path / name], folds=3, comm=comm)
+def test_all_ranks_fail_together_in_cross_validation(comm, mpi_tmp_path):
+    make_data(comm, mpi_tmp_path)
+    with pytest.raises(ConfigError, match=r"label 'label0', fold \d, sklearn\.svm\.NuSVC: ") as failure:
+        cross_validate(["svm", "sklearn.svm.NuSVC"], [mpi_tmp_path / "rare.h5"], folds=3, comm=comm)
     assert len(set(comm.allgather(str(failure.value)))) == 1
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from hpcml import mpi
 from hpcml.methods.online.options import OnlineOptions, with_bias
@@ -17,37 +16,25 @@ SECONDS = 5.0  # of training
 GATHERED = 8  # labels whose weights are gathered as for a model
 
 
-class LearnerBytes(NamedTuple):
-    """Bytes of the weights (on the rank with most labels), of the model and of a checkpoint."""
-
-    weights: int
-    model: int
-    checkpoint: int
-
-
-def bytes_needed(name: str, options: OnlineOptions, n_labels: int, n_features: int, n_used: int, n_ranks: int) -> LearnerBytes:
+def bytes_needed(
+    name: str, options: OnlineOptions, n_labels: int, n_features: int, n_used: int, n_ranks: int
+) -> tuple[int, int, int]:
+    """Return the bytes of the weights (on the rank with most labels), of the model and of a checkpoint."""
     n_local, n_live = local_labels(range(n_labels), 0, n_ranks).size, options.live_features
     state = LearnerState(options, name, max(1, n_local), 0)  # no features: gives the width of a row of weights
     n_vectors, n_saved = len(state.array_names), min(n_used, n_live or n_used)
-    return LearnerBytes(
-        weights=state.weights.shape[1] * state.weights.itemsize * ((n_live or n_features) + 1),
-        model=n_labels * (8 * (1 if options.final else 1 + n_vectors) * n_saved + 64) + 8 * n_features,
-        checkpoint=n_labels * 8 * n_vectors * n_saved,
-    )
+    weights = state.weights.shape[1] * state.weights.itemsize * ((n_live or n_features) + 1)
+    model = n_labels * (8 * (1 if options.final else 1 + n_vectors) * n_saved + 64) + 8 * n_features
+    return weights, model, n_labels * 8 * n_vectors * n_saved
 
 
-class PassTimes(NamedTuple):
-    """CPU seconds on the slowest rank: to load, to train on the first `n_done` of `n_rows` rows, to gather the weights."""
+def time_first_rows(
+    session: Session, name: str, data: Path, options: OnlineOptions, n_ranks: int
+) -> tuple[float, float, float, int, int]:
+    """Return CPU seconds (slowest rank) to load, to train on the first rows and to gather the weights, and both numbers of rows.
 
-    load: float
-    learn: float
-    gather: float
-    n_done: int
-    n_rows: int
-
-
-def time_first_rows(session: Session, name: str, data: Path, options: OnlineOptions, n_ranks: int) -> PassTimes:
-    """Train on the first rows; every rank trains as many labels as the first of `n_ranks` ranks. Collective over the session."""
+    Every rank trains as many labels as the first of `n_ranks` ranks. Collective over the session.
+    """
     comm, began, n_done = session.comm, time.process_time(), 0
     options = with_bias(options, name)
     with open_shared_dataset(session, data) as dataset:
@@ -73,4 +60,4 @@ def time_first_rows(session: Session, name: str, data: Path, options: OnlineOpti
                 state.state_arrays(lane, features)
         gathered = (time.process_time() - trained) * local.size / max(1, len(lanes))
         load, learn, gather = (mpi.allreduce_max(comm, each) for each in (loaded - began, trained - loaded, gathered))
-        return PassTimes(load, learn, gather, n_done, source.rows.size)
+        return load, learn, gather, n_done, source.rows.size

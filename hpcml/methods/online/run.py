@@ -66,7 +66,6 @@ class Pass(Job):
         self.driver.run(self._turns(first), self, self.folder.log)
 
     def _turns(self, first: int) -> Generator[list[None], None, None]:
-        """Learn from the rows from number `first` on, one piece per turn. Collective."""
         pieces, compiled = self.source.pieces(first), False
         while True:
             with self.profile("read"):
@@ -115,10 +114,7 @@ class Pass(Job):
         self.has_checkpoint = True
 
     def _restore(self) -> int:
-        """Restore the newest checkpoint and return the number of rows of the source that it contains. Collective.
-
-        Raises DataError if every checkpoint is damaged or the data differ.
-        """
+        """Restore the newest checkpoint; return the number of rows of the source that it contains. Raises DataError. Collective."""
         path, source = self.checkpoints.newest(), self.source
         if path is None:
             self.folder.log("no checkpoint was written yet; starting from the beginning")
@@ -187,10 +183,7 @@ class Pass(Job):
 def feature_importance(
     comm: mpi.Comm, dataset: DataFile, split: str, labels: np.ndarray, shuffle: bool, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the maximum |u − v| over `labels`, and whether a row has the feature, for each feature, after a pass of mbw.
-
-    The labels are distributed over the ranks. Raises ConfigError (unknown split), DataError. Collective over `comm`.
-    """
+    """Return max |u − v| over `labels` of each feature after a pass of mbw, and which features occur. Collective over `comm`."""
     options = MbwOptions(split=split, shuffle=shuffle, seed=seed, min_positives=0)
     source = DatasetSource(comm, dataset, options)
     local = labels[local_labels(labels, comm.rank, comm.size)]

@@ -44,11 +44,7 @@ def boosted(learner: learners.Learner, n_rounds: int) -> learners.Learner:
 
 
 def train(method: Method, session: Session, data: Path, target: Target, options: AdaboostOptions) -> AdaboostReport:
-    """Train one classifier of all classes into the target's folder. Collective over the session.
-
-    Rank 0 trains on all rows, the other ranks wait. There are no checkpoints: an interrupted run starts again. Raises ConfigError,
-    DataError.
-    """
+    """Train one classifier of all classes on rank 0, without checkpoints. Raises ConfigError, DataError. Collective."""
     options.validate()
     learner = learners.parse_learner(options.base)
     comm, log = session.comm, session.log

@@ -62,11 +62,7 @@ class PsbmlReport:
 
 
 def train(method: Method, session: Session, data: Path, target: Target, options: PsbmlOptions) -> PsbmlReport:
-    """Train one classifier of all classes into the target's folder. Collective over the session.
-
-    Synchronous runs give the same model on any number of ranks. Raises ConfigError, DataError; Interrupted after a signal or the
-    time limit.
-    """
+    """Train one classifier of all classes. Raises ConfigError, DataError; Interrupted (signal or time limit). Collective."""
     options.validate()
     learner, comm, log = parse_base(options), session.comm, session.log
     if options.slow_rank is not None and options.slow_rank >= comm.size:
@@ -111,9 +107,7 @@ def make_problem(
     options: PsbmlOptions,
     classes: Classes | None = None,
 ) -> TorusProblem:
-    """Distribute the rows over the torus. `classes` is required with rows in memory. Raises ConfigError, DataError. Collective over
-    `comm`.
-    """
+    """Distribute the rows over the torus; rows in memory need `classes`. Raises ConfigError, DataError. Collective."""
     split, (width, height) = "", parse_grid(options.grid)
     if isinstance(dataset, DataFile):
         split = options.split or split_or_all(dataset, "train")

@@ -19,8 +19,7 @@ from hpcml import cross_validate
 from hpcml.crossval import tasks
 from hpcml.crossval.methods import divide_names, find_method, methods
 from hpcml.crossval.table import Score, average_ranks, corrected_test, format_table, score_methods
-from hpcml.crossval.tasks import assign_folds, training_order
-from hpcml.crossval.validate import check_memory
+from hpcml.crossval.tasks import assign_folds, check_memory, training_order
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 from hpcml.model.decision_tree import DecisionTree

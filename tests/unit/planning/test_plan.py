@@ -71,11 +71,11 @@ def test_sizes_from_numbers_follow_the_laws():
     drawn = [np.array(list(dict.fromkeys(row))[:30]) for row in words.tolist()]
     counts = np.bincount(np.concatenate(drawn), minlength=n_words)
     lonely = sum(bool((counts[row] == 1).any()) for row in drawn)
-    found = expected_words(n_rows, n_words, 30.0)
-    assert found.used == pytest.approx(np.count_nonzero(counts), rel=0.05)
-    assert found.columns == pytest.approx(np.count_nonzero(counts > 1) + lonely, rel=0.05)
+    used, columns = expected_words(n_rows, n_words, 30.0)
+    assert used == pytest.approx(np.count_nonzero(counts), rel=0.05)
+    assert columns == pytest.approx(np.count_nonzero(counts > 1) + lonely, rel=0.05)
     given = estimate_sizes(n_rows, np.count_nonzero(counts), 50, 30.0)
-    assert given.n_columns == pytest.approx(found.columns, rel=0.1) and given.n_used == given.n_features
+    assert given.n_columns == pytest.approx(columns, rel=0.1) and given.n_used == given.n_features
     assert given.n_positive[0] == 1200 and (np.diff(given.n_positive) <= 0).all() and given.n_values == 120_000
     few = estimate_sizes(10, 10**6, 2, 5.0)  # more features than there are values
     assert few.n_used <= 50 and few.n_columns <= 50
