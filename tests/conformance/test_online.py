@@ -108,7 +108,7 @@ OTHER_OPTIONS = {
 
 
 @pytest.mark.parametrize("method", OTHER_OPTIONS)
-def test_other_options_are_followed(method):
+def test_options_equal_the_textbook(method):
     X, Y = text_like()
     rows = rows_of(X)
     for voted in (False, True):
@@ -133,7 +133,7 @@ def test_romma_keeps_the_length_of_its_weights(voted):
 
 
 @few_kinds
-def test_rows_and_labels_that_are_hardly_there(method, options):
+def test_empty_rows_and_constant_labels(method, options):
     X = np.array([[0, 0], [1, 0], [0, 0], [0, 0.5], [0, 0], [1, 0.5]], dtype=np.float32)
     for y in (np.ones(6), np.zeros(6), np.arange(6) % 2):
         state = learnt(method, X, y[:, None], options)
@@ -248,7 +248,7 @@ def score_of(oracle, row):
 
 
 @every_kind
-def test_a_pass_that_is_continued_has_the_bits_of_one_that_never_stopped(files, tmp_path, method, options):
+def test_initial_model_continues_with_the_bits_of_one_pass(files, tmp_path, method, options):
     options = replace(options, label=("label0", "label2"), split="train")
     whole = train(method, None, files, tmp_path / "whole", options)
     first = train(method, None, files, tmp_path / "first", replace(options, split="first"))
@@ -289,7 +289,7 @@ def test_shuffling_follows_the_seed_and_not_the_pieces(files, tmp_path, monkeypa
     assert models["same"] == models["pieces"] and len(set(models.values())) == 3
 
 
-def test_rows_of_nothing_can_be_learnt_continued_and_scored(tmp_path, monkeypatch):
+def test_trains_continues_and_scores_without_values(tmp_path, monkeypatch):
     X, Y = np.zeros((50, 3)), np.arange(50)[:, None] % 2
     X[40:, 1] = 1
     data = dataset(tmp_path / "data.h5", X, Y, splits={"none": [], "some": np.arange(50)})

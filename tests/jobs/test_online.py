@@ -76,7 +76,7 @@ STOPS = [  # what happens to which data, in which piece and on which rank; then 
 
 
 @pytest.mark.parametrize(("name", "signal", "piece", "rank", "more", "code", "n", "says"), STOPS)
-def test_a_pass_goes_on_where_it_was(mpirun, standing, files, tmp_path, name, signal, piece, rank, more, code, n, says):
+def test_resumes_a_stopped_or_killed_pass(mpirun, standing, files, tmp_path, name, signal, piece, rank, more, code, n, says):
     run = tmp_path / "run"
     labels = [token for label in "012" for token in ("--label", label)] if name == "sets.svm" else []
     command = ("train", "mbw", files / name, "--voted", "-o", run, *labels)
@@ -94,7 +94,7 @@ def test_a_pass_goes_on_where_it_was(mpirun, standing, files, tmp_path, name, si
     done(standing(n, *command, "--resume"))  # nothing is left to do
 
 
-def test_a_stream_is_given_again_from_its_beginning(files, tmp_path):
+def test_resumes_a_stream_that_is_piped_again(files, tmp_path):
     run, text = tmp_path / "run", quote(str(files / "class.svm"))
     hpcml = f"{quote(sys.executable)} -m hpcml train mbw - --voted -o {quote(str(run))}"
 
@@ -111,7 +111,7 @@ def test_a_stream_is_given_again_from_its_beginning(files, tmp_path):
     assert result_of(run) == result_of(files / "class")
 
 
-def test_a_stream_that_stalls_can_be_interrupted(files, tmp_path):
+def test_interrupts_a_stream_that_stalls(files, tmp_path):
     run = tmp_path / "run"
     command = [sys.executable, "-m", "hpcml", "train", "mbw", "-", "--voted", "-o", run]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:

@@ -25,7 +25,7 @@ def checkpoints(run):
     return sorted((run / "checkpoint").glob("state-*.h5"))
 
 
-def test_from_points_to_predictions(standing, tmp_path):
+def test_converts_trains_evaluates_and_predicts(standing, tmp_path):
     convert = ("--rows", 3000, "--test-share", "0.3", "-o", tmp_path / "board.h5")
     done(standing(2, "convert", "synthetic", "checkerboard", *convert))
     run = tmp_path / "run"

@@ -111,7 +111,7 @@ def test_cycles_are_those_of_the_textbook(comm, mpi_tmp_path, grid, kind, learne
                     assert weight == np.float32(1.0 - (least - low) / (high - low) if high > low else 1.0)
 
 
-def test_a_node_that_knows_one_class_has_no_opinion(comm, mpi_tmp_path):
+def test_classifier_of_one_class_is_ignored(comm, mpi_tmp_path):
     X = np.random.default_rng(0).standard_normal((24, 3)).astype(np.float32)
     y = np.arange(24) < 2  # two rows have the label, so at most two of four nodes know both classes
     dataset_for_all(comm, mpi_tmp_path / "data.h5", X, y[:, None])
@@ -156,7 +156,7 @@ def test_model_has_the_bytes_of_one_rank(comm, mpi_tmp_path, grid, kind, base, n
     assert {line["auc"] == "nan" for line in ranks} == {n_classes > 2}
 
 
-def test_a_signal_among_the_assessments_loses_nothing(comm, mpi_tmp_path, monkeypatch):
+def test_signal_during_assessment_loses_no_cycle(comm, mpi_tmp_path, monkeypatch):
     write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
     options, signals, judge = (
         PsbmlOptions(grid="2x2", cycles=6 * comm.size, asynchronous=True),
@@ -180,7 +180,7 @@ def test_a_signal_among_the_assessments_loses_nothing(comm, mpi_tmp_path, monkey
 
 
 @pytest.mark.parametrize(("size", "kind"), [("3x3", "C9"), ("2x1", "L5")])
-def test_asynchronous_run_does_its_cycles(comm, mpi_tmp_path, monkeypatch, size, kind):
+def test_asynchronous_run_completes_its_cycles(comm, mpi_tmp_path, monkeypatch, size, kind):
     grids, begin = [], Asynchronous.__init__
     monkeypatch.setattr(Asynchronous, "__init__", lambda self, *args: (grids.append(self), begin(self, *args))[1])
     write(comm, mpi_tmp_path / "data.h5", 200, 6, 3, density=1.0)

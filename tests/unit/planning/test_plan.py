@@ -52,7 +52,7 @@ def run(*tokens):
     cli.run([str(token) for token in tokens], mpi.self_comm)
 
 
-def test_sizes_are_those_of_training(data):
+def test_sizes_equal_those_of_training(data):
     found = read_sizes(mpi.self_comm(), data, asked("dual", min_positives=5))
     with DataFile(data) as opened:
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), opened, "train"), bias=False)
@@ -81,7 +81,7 @@ def test_sizes_from_numbers_follow_the_laws():
     assert few.n_used <= 50 and few.n_columns <= 50
 
 
-def test_memory_is_what_the_methods_say():
+def test_memory_follows_the_formulas_of_the_methods():
     found = needs("dual", (2, 4))
     assert found.own_bytes[STATE] == bytes_per_rank_dual(0, 1000, 500, 4, 1, 4)
     assert found.shared_bytes == 8 * (20_000 + 1000) + 8 * 320
@@ -148,7 +148,7 @@ def test_rejects_contradictory_arguments(data):
             run("plan", *tokens)
 
 
-def test_flags_are_those_that_differ_from_the_default():
+def test_command_shows_only_changed_options():
     options = asked("dual", lam="X/10", bias=False, label=("a", "b c"))
     assert sorted(command_flags(options)) == sorted(["--no-bias", "--lambda", "X/10", "--label", "a", "b c"])
     assert command_flags(asked("dual")) == []

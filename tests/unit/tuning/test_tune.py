@@ -125,7 +125,7 @@ def test_reports_the_choice_and_resumes_with_the_same_bits(data, tmp_path, monke
     assert hpcml.tune(data, tmp_path / "run", folds=3, resume=True).model.read_bytes() == whole
 
 
-def test_nothing_to_choose_by(data, tmp_path):
+def test_rejects_labels_and_settings_that_cannot_be_tuned(data, tmp_path):
     with pytest.raises(ConfigError, match="no label has both"):
         hpcml.tune(data, tmp_path / "run", label=("label5",), min_positives=0)
     assert not (tmp_path / "run").exists()
@@ -134,7 +134,7 @@ def test_nothing_to_choose_by(data, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_parts_that_were_tuned_are_joined(data, tmp_path):
+def test_merges_tuned_parts(data, tmp_path):
     parts = [tmp_path / f"part-{k}" for k in (1, 2)]
     for k, part in enumerate(parts, 1):
         hpcml.tune(data, part, folds=3, lambdas=(1.0, 3.0), weights=(1.0,), label_part=f"{k}/2")
@@ -146,7 +146,7 @@ def test_parts_that_were_tuned_are_joined(data, tmp_path):
         assert np.array_equal(model.labels[name], np.concatenate(of_parts))
 
 
-def test_frequent_labels_choose_for_themselves_and_rare_ones_do_as_all_do():
+def test_rare_labels_get_the_common_setting():
     scores = np.array([[0.5, 0.7, 0.4]] * 8 + [[0.9, 0.6, 0.1]] * 2 + [[np.nan] * 3])
     n_positive = np.array([50] * 8 + [1, 5000, 0])
     which, best = choose(scores, n_positive, one=False)
@@ -156,14 +156,14 @@ def test_frequent_labels_choose_for_themselves_and_rare_ones_do_as_all_do():
     assert choose(scores, n_positive, one=False, tau=0.0)[0].tolist() == [1] * 8 + [0, 0, 1]
 
 
-def test_the_default_stays_unless_another_setting_gains():
+def test_keeps_the_default_unless_another_setting_is_better():
     scores, n_positive = np.array([[0.5025, 0.5, 0.4], [0.7, 0.5, 0.4]]), np.array([10**6, 10**6])
     assert choose(scores, n_positive, one=False, default=1)[0].tolist() == [1, 0]
     assert choose(scores, n_positive, one=False)[0].tolist() == [0, 0]
     assert choose(np.full((3, 4), 0.9), np.ones(3), one=True, default=2)[0].tolist() == [2] * 3
 
 
-def test_grid_grows_only_where_the_best_lies_at_an_end_and_gains():
+def test_grid_grows_at_the_end_with_the_best_setting():
     axes = (Axis("lam", (0.1, 1.0, 10.0), 10.0), Axis("positive_weight", (1.0, 4.0), 4.0, least=1.0))
 
     def grid(fixed=False):

@@ -59,7 +59,7 @@ class Twin:
 
 @pytest.mark.parametrize(("size", "share"), [(1, 0.9), (7, 0.5), (20, 0.0), (33, 1.0), (59, 0.9)])
 @pytest.mark.parametrize(("method", "voted"), [("bw", False), ("mbw", True)])
-def test_the_documented_rule(method, voted, size, share):
+def test_live_features_follow_the_documented_rule(method, voted, size, share):
     X, Y = data_of()
     options = asked(method, voted=voted, live_features=size, share=share)
     state, twin = LearnerState(options, method, 2, 60), Twin(method, options, 2)
@@ -96,7 +96,7 @@ def test_memory_does_not_grow_with_the_features_of_a_stream():
 
 @pytest.mark.more("methods", one_in=2)
 @pytest.mark.parametrize("voted", [False, True])
-def test_a_continued_pass_has_the_bits_of_one_that_never_stopped(tmp_path, monkeypatch, voted):
+def test_continued_pass_has_the_bits_of_an_uninterrupted_one(tmp_path, monkeypatch, voted):
     X, Y = data_of(m=260, density=0.08)
     splits = {"first": np.arange(100), "second": np.arange(100, 260), "all of it": np.arange(260)}
     data = dataset(tmp_path / "data.h5", X, Y, splits=splits)

@@ -64,7 +64,7 @@ def test_spread_depends_on_the_numbers_of_the_rows_not_on_their_order():
     np.testing.assert_array_equal(spread_rows(classes, numbers, 5, 0.2, 7), node)
 
 
-def test_a_group_validates_as_a_whole():
+def test_validation_does_not_divide_groups():
     classes, groups = RNG.integers(0, 2, 300), np.repeat(np.arange(60, dtype=np.uint64), 5)
     node = spread_rows(classes, np.arange(300), 4, 0.2, 0, groups)
     validates = (node < 0).reshape(60, 5)
@@ -73,7 +73,7 @@ def test_a_group_validates_as_a_whole():
     assert max(abs(share - 0.2) for share in shares) < 0.06
 
 
-def test_weights_are_one_minus_the_normalised_fitness_and_one_if_all_are_alike():
+def test_selection_weights():
     np.testing.assert_allclose(selection_weights(np.array([0.2, 0.7, 1.2]), 0.2, 1.2), [1.0, 0.5, 0.0])
     np.testing.assert_allclose(selection_weights(np.array([3.0, 7.0]), 1.0, 9.0), [0.75, 0.25])
     assert selection_weights(np.full(4, 0.3), 0.3, 0.3).tolist() == [1, 1, 1, 1]
@@ -143,7 +143,7 @@ OPTIONS = {"grid": "2x2", "cycles": 3, "judge": "auc", "validation_share": 0.3}
 
 
 @pytest.mark.parametrize("seed", range(9))
-def test_no_other_cut_leaves_fewer_rows_wrong(seed):
+def test_best_threshold_has_the_fewest_errors(seed):
     rng = np.random.default_rng(seed)
     positive = rng.random(30) < rng.random()
     scores = np.round(rng.normal(size=30) + positive + 2 * rng.normal(), seed % 3)  # with ties
@@ -152,14 +152,14 @@ def test_no_other_cut_leaves_fewer_rows_wrong(seed):
     assert np.sum((scores > found) != positive) == min(wrong.values())
 
 
-def test_zero_stays_where_nothing_is_better():
+def test_best_threshold_prefers_values_near_0():
     assert best_threshold(np.array([-3.0, -1.0, 2.0, 5.0]), np.array([False, False, True, True])) == 0.0
     assert best_threshold(np.array([1.0, 2.0, 4.0]), np.array([False, False, True])) == 3.0
     near = np.array([1.0, np.nextafter(1.0, 2.0)])  # nothing lies between them
     assert best_threshold(near, np.array([False, True])) == 1.0
 
 
-def test_estimator_command_and_file_agree_and_the_error_needs_no_threshold(tmp_path):
+def test_threshold_of_estimator_equals_that_of_command(tmp_path):
     X, y, Y = class_data(3, 200, 6, 2, 0.4)
     data = dataset(tmp_path / "data.h5", X, Y)
     run = train("psbml", None, data, tmp_path / "run", {**OPTIONS, "seed": 4})
