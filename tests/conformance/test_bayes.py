@@ -139,7 +139,7 @@ def test_stored_zeros_count_as_absent(problem, tmp_path, method):
 
 def test_rejects_models_with_too_many_columns(problem, tmp_path, monkeypatch):
     monkeypatch.setattr(solvers, "MAX_COLUMNS", 2 * D)
-    assert MOST_PARTS == LIMIT  # what may be trained can be read
+    assert MOST_PARTS == LIMIT  # every model that can be trained can be read
     with pytest.raises(ConfigError, match="2 times 30 features are too many for a model"):
         train("staged-bayes", None, problem[0], tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -213,4 +213,4 @@ def test_rejects_damaged_models_and_unknown_headings(problem, documents, tmp_pat
     hidden, leaked = (hpcml.cross_validate(["multinomial-nb"], [f"{f}:Rodents"], folds=3, split="train") for f in (plain, data))
     assert (
         leaked.f1[0].mean() < 100 and leaked.f1[0].mean() != hidden.f1[0].mean()
-    )  # other headings are used, the label's own is not
+    )  # the label's own heading is hidden, others are used

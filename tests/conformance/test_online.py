@@ -34,7 +34,7 @@ KINDS = [
 ]
 IDS = [f"{'v-' * options.voted}{method}{'+1' * bool(options.bias)}" for method, options in KINDS]
 every_kind = pytest.mark.parametrize(("method", "options"), KINDS, ids=IDS)
-few_kinds = pytest.mark.parametrize(("method", "options"), KINDS[::2], ids=IDS[::2])  # of each method one
+few_kinds = pytest.mark.parametrize(("method", "options"), KINDS[::2], ids=IDS[::2])  # one of each method
 every_winnow = pytest.mark.parametrize("method", [method for method in LEARNERS if LEARNERS[method].winnow])
 voted_or_not = pytest.mark.parametrize("voted", [False, True])
 
@@ -89,7 +89,7 @@ DATA = {"text": text_like, "uneven": uneven, "one feature": one_feature}
 @every_kind
 def test_weights_and_counters_are_those_of_the_textbook(method, options, data):
     if data == "one feature" and not LEARNERS[method].winnow:
-        return  # rows that are parallel but for rounding: there is no right answer
+        return  # rows are parallel except for rounding, so the result is undefined
     X, Y = DATA[data]()
     state, rows = learnt(method, X, Y, options), rows_of(X)
     for lane, y in enumerate(Y.toarray().T > 0):
@@ -171,7 +171,7 @@ def test_any_cut_of_the_rows_has_the_bits_of_one_piece(method, options):
         state, grown = LearnerState(options, method, 3, 70), LearnerState(options, method, 3, 0)
         for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), 220], strict=True):
             part = X[begin:end]
-            width = int(part.indices.max(initial=-1)) + 1  # of a stream, which does not know more of it
+            width = int(part.indices.max(initial=-1)) + 1  # a stream reveals the width only row by row
             state.learn(shard_of(part, Y[begin:end], begin), np.arange(end - begin))
             grown.learn(shard_of(part[:, :width], Y[begin:end], begin), np.arange(end - begin))
         assert same(state, whole) and same(grown, whole)

@@ -68,7 +68,7 @@ from hpcml.__main__ import main
 main()
 """
 OFTEN = ("--checkpoint-every", "1e-9")
-STOPS = [  # what happens to which data, in which piece and on which rank; then the exit code, where it goes on, and what it says
+STOPS = [  # data, signal, piece, rank, options; exit code, number of ranks that resume, and their message
     ("data.h5", "SIGTERM", 5, 1, (), 75, 3, "resuming from state-000001"),
     ("data.h5", "SIGKILL", 5, 0, OFTEN, None, 1, "resuming from state-00000[34]"),
     ("sets.svm", "SIGKILL", 4, 1, OFTEN, None, 3, "resuming from state-00000[23]"),
@@ -91,7 +91,7 @@ def test_resumes_a_stopped_or_killed_pass(mpirun, standing, files, tmp_path, nam
     result = done(standing(n, *command, "--resume"))
     assert result_of(run) == result_of(files / name.split(".")[0])
     assert re.search(says, result.stderr)
-    done(standing(n, *command, "--resume"))  # nothing is left to do
+    done(standing(n, *command, "--resume"))  # the run is finished
 
 
 def test_resumes_a_stream_that_is_piped_again(files, tmp_path):
@@ -118,7 +118,7 @@ def test_interrupts_a_stream_that_stalls(files, tmp_path):
         lines = (files / "class.svm").read_text().splitlines(keepends=True)
         job.stdin.write("".join(lines[:200]) + lines[200][:5])
         job.stdin.flush()
-        for line in job.stderr:  # then the handlers are there; what comes is learnt within a second or two
+        for line in job.stderr:  # the signal handlers are installed now
             if line.startswith("training"):
                 break
         time.sleep(3)

@@ -1,4 +1,4 @@
-"""PSBML as processes: files, an asynchronous run that is resumed, damaged checkpoints, invalid arguments."""
+"""PSBML as processes: files, an asynchronous run that is resumed, invalid arguments."""
 
 import os
 import re

@@ -113,7 +113,7 @@ def test_cycles_are_those_of_the_textbook(comm, mpi_tmp_path, grid, kind, learne
 
 def test_classifier_of_one_class_is_ignored(comm, mpi_tmp_path):
     X = np.random.default_rng(0).standard_normal((24, 3)).astype(np.float32)
-    y = np.arange(24) < 2  # two rows have the label, so at most two of four nodes know both classes
+    y = np.arange(24) < 2  # two rows have the label, so at most two of four nodes have both classes
     dataset_for_all(comm, mpi_tmp_path / "data.h5", X, y[:, None])
     options = PsbmlOptions(base=("tree", "min_samples_leaf=1"), grid="4x1", neighbourhood="L5", replace=0.5, seed=2)
     with DataFile(mpi_tmp_path / "data.h5") as opened:
@@ -166,7 +166,7 @@ def test_signal_during_assessment_loses_no_cycle(comm, mpi_tmp_path, monkeypatch
 
     def judge_and_a_signal(self, cycle, entries):
         judged = judge(self, cycle, entries)
-        if cycle >= 2 * comm.size:  # of the second time, amid the others
+        if cycle >= 2 * comm.size:  # in the second batch, between other assessments
             signals.left = 0
         return judged
 
@@ -193,26 +193,26 @@ def test_asynchronous_run_completes_its_cycles(comm, mpi_tmp_path, monkeypatch, 
     lines = history(mpi_tmp_path / "run")
     assert [int(line["cycle"]) for line in lines] == [0, 1, 2, 3, 4]
     assert report.validation_error == min(float(line["error"]) for line in lines)
-    assert report.validation_error < 0.5  # three classes: guessing errs in two of three
+    assert report.validation_error < 0.5  # guessing among three classes: 0.67
     for line in lines[1:]:
         assert 0 < int(line["distinct_rows"]) <= 180
         assert float(line["f_min"]) <= float(line["f_max"])
     model = ClassifierModel(report.model)
     assert model.margin_rows.size == report.n_margin_rows
-    for node, slots in grid.slots.items():  # node size stays, and every row is in the store
+    for node, slots in grid.slots.items():  # the number of slots does not change, and the store has every row
         assert slots.size == grid.problem.first_slots[node].size
         grid.store.take(slots)
         assert (grid.problem.start[slots] >= 0).all()
 
 
 @pytest.mark.more("ranks", one_in=2)
-@pytest.mark.usefixtures("in_step")  # else one rank may do all cycles before it hears of the stop
+@pytest.mark.usefixtures("in_step")  # else one rank may complete all cycles before the signal reaches it
 @pytest.mark.parametrize("size", ["2x2", "2x1"])
 def test_asynchronous_run_is_interrupted_and_finishes(comm, mpi_tmp_path, monkeypatch, size):
     write(comm, mpi_tmp_path / "data.h5", 200, 6, 2, density=1.0)
     options = PsbmlOptions(grid=size, neighbourhood="L5", cycles=60, asynchronous=True)
     run = mpi_tmp_path / "run"
-    for turn, n in enumerate((12, 1, 12)):  # so many steps of the last rank, which has nodes
+    for turn, n in enumerate((12, 1, 12)):  # number of steps of the last rank, which has nodes
         signals = AtLook(n + 1 if comm.rank == comm.size - 1 else 10**6)
         with pytest.raises(Interrupted, match="a signal arrived"):
             train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=turn > 0, signals=signals)
@@ -222,7 +222,7 @@ def test_asynchronous_run_is_interrupted_and_finishes(comm, mpi_tmp_path, monkey
         with pytest.raises(Interrupted):
             train("psbml", None, mpi_tmp_path / "data.h5", run, changed(options, time_limit=1e-9), resume=True)
     comm.Barrier()
-    monkeypatch.undo()  # to the end each rank goes its own way
+    monkeypatch.undo()  # the ranks no longer run in step
     report = train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=True)
     lines = history(run)
     assert [int(line["cycle"]) for line in lines] == list(range(61))
@@ -253,7 +253,9 @@ def test_a_failing_assessment_ends_all_ranks(comm, mpi_tmp_path, monkeypatch):
         patch.setattr(TorusRun, "_assess_cycle", failing)
         with pytest.raises(ConfigError, match="too many rows"):
             train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
-    train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "again", changed(options, cycles=3))  # nothing is under way
+    train(
+        "psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "again", changed(options, cycles=3)
+    )  # no message of the failed run is left
 
 
 CYCLES = 4
@@ -286,7 +288,7 @@ def test_on_cycle_sees_the_same_rows_on_any_number_of_ranks(comm):
             assert (weights[node] == expected_weights[node]).all()
             assert (weights[node] >= 0).all() and (weights[node] <= 1).all()
         n_slots = sum(of.size for of in rows.values())
-        assert n_slots == sum(of.size for of in together[0][0].values())  # every cycle replaces rows, none adds any
+        assert n_slots == sum(of.size for of in together[0][0].values())  # the number of slots is constant
     assert max(of.max() for of in together[-1][1].values()) > 0
 
 

@@ -27,7 +27,9 @@ TUNED = {"dual": {"weights": (1.0, 3.0)}, "probe": {"loss": "logistic"}, "elasti
 @pytest.mark.parametrize("method", TUNED)
 def test_same_bits_also_through_an_interruption(comm, mpi_tmp_path, monkeypatch, method):
     X, Y = random_data(4, 150, 30, 12, density=0.2)
-    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", sp.hstack([X, Y.astype("f4")]).tocsr(), Y)  # a label can be learnt
+    data = dataset_for_all(
+        comm, mpi_tmp_path / "data.h5", sp.hstack([X, Y.astype("f4")]).tocsr(), Y
+    )  # labels are features, so they can be learnt
     options = {"method": method, "folds": 3, "lambdas": (0.3, 1.0, 3.0), **TUNED[method]}
     alone = by_one_rank(comm, lambda: hpcml.tune(data, mpi_tmp_path / "alone", **options)).model
     found = hpcml.tune(data, mpi_tmp_path / "ranks", comm=comm, **options).model
@@ -79,7 +81,7 @@ def test_all_ranks_fail_together_in_cross_validation(comm, mpi_tmp_path):
 def test_plan_on_ranks(comm, mpi_tmp_path, monkeypatch, method, options):
     X, Y = random_data(5, 200, 90, 20, 0.05)
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", abs(X), Y, splits={"train": np.arange(150)})
-    monkeypatch.chdir(mpi_tmp_path)  # where a pilot of psbml has its runs
+    monkeypatch.chdir(mpi_tmp_path)  # a pilot of psbml writes runs there
     options = asked(method, **{name: comm.size if value == -1 else value for name, value in options.items()})
     with open_session(comm, Log(comm.rank)) as session:
         told = plan(session, METHODS[method], data, PlanOptions(), options).as_dict()

@@ -1,4 +1,4 @@
-"""Learners in memory, and passes that are interrupted again and again."""
+"""Learners in memory, and passes that are interrupted after every piece."""
 
 from dataclasses import replace
 

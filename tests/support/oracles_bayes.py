@@ -1,4 +1,4 @@
-"""Twins of naive Bayes, its boosting and its stages, row by row, from the paper's text (Wilbur 2000). Rows are sets of features."""
+"""Naive Bayes, boosted and in stages, row by row, from the text of Wilbur 2000. Rows are sets of features."""
 
 import math
 
@@ -36,8 +36,8 @@ def score(row, found):
 
 
 def pool_adjacent_violators(scores, has, weights):
-    """{score: probability}, not decreasing, of maximal likelihood."""
-    pools = []  # the scores of each, its weight and that of the rows with the label
+    """{score: non-decreasing maximum-likelihood probability}"""
+    pools = []  # [scores, weight, weight of the positive rows]
     for value in sorted(set(scores)):
         mine = [(w, y) for s, y, w in zip(scores, has, weights, strict=True) if s == value]
         pools.append([[value], sum(w for w, _ in mine), sum(w for w, y in mine if y)])
@@ -48,7 +48,7 @@ def pool_adjacent_violators(scores, has, weights):
 
 
 def hypothesis(probability, value):
-    """h of any score: that of the smallest training score which is not below it, or of the largest one."""
+    """The probability of the smallest training score that is not below `value`, else of the largest one."""
     above = [known for known in probability if known >= value]
     return probability[min(above) if above else max(probability)]
 
@@ -58,7 +58,7 @@ def boosted(rows, has, test_rows, n_rounds=6, trim=0.2, **options):
     used, votes, totals, epsilons = list(range(len(rows))), [], np.zeros(len(test_rows)), []
     for _ in range(n_rounds):
         p = [value / sum(w) for value in w]
-        scale = len(used) / sum(p[i] for i in used)  # ours: weights of 1 on average
+        scale = len(used) / sum(p[i] for i in used)  # mean weight 1, a choice of ours
         if len({has[i] for i in used}) < 2:
             break
         found, _ = naive_bayes([rows[i] for i in used], [has[i] for i in used], weights=[scale * p[i] for i in used], **options)
@@ -87,7 +87,7 @@ def boosted(rows, has, test_rows, n_rounds=6, trim=0.2, **options):
 
 
 def staged(rows, has, test_rows, stage, cut=LOG_19, factors=(3.0,), **options):
-    """The place of each test row: the stage that it stays in, and its value there. `stage` trains one: its scores of rows."""
+    """(number of stages passed, score) of each test row; `stage` trains a stage and returns its scoring function."""
     positive = [row for row, y in zip(rows, has, strict=True) if y]
     first, _ = naive_bayes(rows, has, **options)
     negative = [row for row, y in zip(rows, has, strict=True) if not y]

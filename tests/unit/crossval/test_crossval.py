@@ -104,7 +104,7 @@ def test_f1_equals_scikit_learn(flags):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tasks.learners, "fit", lambda *_: SimpleNamespace(predict=lambda _: predicted))
         f1, _ = tasks.fit_and_test(SimpleNamespace(learner=None), (None, None, None, true.astype(int), empty), 0, False)
-    assert f1 == pytest.approx(100 * sklearn_f1(true, predicted & ~empty, zero_division=0))  # empty rows get no label
+    assert f1 == pytest.approx(100 * sklearn_f1(true, predicted & ~empty, zero_division=0))  # no label is predicted for empty rows
 
 
 @pytest.fixture

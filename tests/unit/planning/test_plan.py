@@ -60,7 +60,7 @@ def test_sizes_equal_those_of_training(data):
     assert (found.n_rows, found.n_columns) == (240, rows.n_columns)
     assert found.n_positive.tolist() == positive.tolist()
     assert found.n_pairs == rows.n_positive.sum() and found.n_trained == positive.size
-    assert found.n_values >= rows.data.size  # folded values are one
+    assert found.n_values >= rows.data.size  # folded features of a row become one value
 
 
 def test_sizes_from_numbers_follow_the_laws():

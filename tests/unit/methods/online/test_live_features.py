@@ -131,7 +131,7 @@ def test_random_order_causes_no_warning(seed):
     shares = np.concatenate([[0.0, 1.0, 0.5, 2 / m, 1 - 2 / m], rng.random(10), 10.0 ** -rng.random(400) / 5])
     Y = (rng.random((m, shares.size)) < shares).astype(float)
     assert warning_for(Y) == ""
-    exact = np.zeros((m, 20))  # exactly so many positive rows
+    exact = np.zeros((m, 20))  # an exact number of positive rows
     for k, n in enumerate(rng.integers(0, min(m, 100), 20)):
         exact[rng.permutation(m)[:n], k] = 1
     assert warning_for(exact) == ""
