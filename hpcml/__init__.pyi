@@ -24,8 +24,8 @@ from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.online.estimator import OnlineClassifier as OnlineClassifier
 from hpcml.methods.online.train import OnlineReport
 from hpcml.methods.probe.estimator import ProbeClassifier as ProbeClassifier
-from hpcml.methods.psbml.adaboost import AdaboostReport
 from hpcml.methods.psbml.estimator import PsbmlClassifier as PsbmlClassifier
+from hpcml.methods.psbml.train import AdaboostReport
 from hpcml.methods.psbml.train import PsbmlReport
 from hpcml.model.classifier import ClassifierModel as ClassifierModel
 from hpcml.model.linear import Model as Model

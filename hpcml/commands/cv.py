@@ -45,7 +45,7 @@ class CrossValidate(CvOptions, Operation["CrossValidation"]):
     def execute(self, session: Session) -> CrossValidation:
         """The table; `str` formats it. Collective over the session."""
         from hpcml.crossval.methods import divide_names
-        from hpcml.crossval.validate import cross_validate
+        from hpcml.crossval.tasks import cross_validate
         from hpcml.mpi import run_on_root
 
         names = [*self.methods, *map(str, self.data)]

@@ -4,5 +4,5 @@
     print(result)
 
 `problems` reads the labels of a file, `methods` maps a name to a classifier. The tasks (data, label, fold, method) are distributed
-over the ranks (`tasks`); the result does not depend on the number of ranks. Begin with `validate`.
+over the ranks (`tasks`); the result does not depend on the number of ranks. Begin with `tasks`.
 """

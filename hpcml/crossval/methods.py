@@ -11,13 +11,11 @@ from hpcml.errors import ConfigError, DataError, OptionError, nearest
 from hpcml.methods.registry import METHODS
 from hpcml.model.learner import LEARNERS, Learner, parse_learner
 
-UNKNOWN_COST = 50.0  # of a learner without a known cost
-
 
 @dataclass(frozen=True)
 class CvMethod:
     learner: Learner
-    cost: float = UNKNOWN_COST  # of training, relative to one pass over the rows
+    cost: float = 50.0  # of training, relative to one pass over the rows; default: unknown
     intercept: bool = False  # has an optional intercept
     scalable: bool = True  # depends on the scale of the features, and --scale applies to it
 
@@ -37,7 +35,6 @@ class CvMethod:
         return replace(self, learner=replace(self.learner, options=options)) if self.intercept else self
 
     def wants_dense(self, n_rows: int, n_features: int, nnz: int) -> bool:
-        """Return whether to convert the rows to dense arrays; methods with a short name accept sparse rows."""
         return self.name not in methods() and self.learner.wants_dense(n_rows, n_features, nnz)
 
 
@@ -72,7 +69,6 @@ def methods() -> dict[str, CvMethod]:
 
 
 def find_method(name: str) -> CvMethod:
-    """Return the method, base learner, or scikit-learn classifier (by dotted path) of that name. Raises ConfigError."""
     if name in methods():
         return methods()[name]
     try:
@@ -82,10 +78,9 @@ def find_method(name: str) -> CvMethod:
 
 
 def divide_names(names: Sequence[str]) -> tuple[list[str], list[tuple[Path, str | None]]]:
-    """Return the methods, and the files with their labels, among the names on a command line, in their order.
+    """Return the methods, and the files ("FILE" or "FILE:LABEL", the longest path that exists) with their labels.
 
-    "FILE" or "FILE:LABEL" refers to the longest path that exists. The name of a method takes precedence over a file with that name
-    (write ./NAME for the file). Raises ConfigError or DataError for a name that is neither.
+    A method takes precedence over a file of that name. Raises ConfigError or DataError for a name that is neither.
     """
     known, chosen, data = [*methods(), *LEARNERS], list[str](), list[tuple[Path, str | None]]()
     for name in names:

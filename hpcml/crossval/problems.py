@@ -59,7 +59,6 @@ class LoadedProblem:
             raise changed_file_error(problem.path)
 
     def rows_for(self, label: int, rows: np.ndarray) -> sp.csr_matrix:
-        """Return rows (positions) of X, without the heading feature of the label."""
         X = self.X[rows]
         own = -1 if self.headings is None else int(self.headings.own[label])
         if own >= 0:
@@ -79,11 +78,9 @@ def _read_label_sets(slab: Shard) -> sp.csr_matrix:
 
 
 def read_problem(path: Path, label: str | None, options: CvOptions, non_negative: Sequence[str], log: Log | None) -> CvProblem:
-    """Return a file's labels (`label`, those of the options, or all) and sizes.
+    """Return a file's labels and sizes; labels with too few rows or groups for the folds are skipped, unless given by name.
 
-    Labels with too few rows, or groups, for the folds are skipped unless they are given by name. Raises ConfigError for an unknown
-    label, one with too few rows, and for a negative value if methods (`non_negative`) reject it; DataError for a damaged file. Logs
-    a warning to `log`, if given, when the scales of features differ widely.
+    Raises ConfigError for an unknown or rare label, and for a negative value if methods (`non_negative`) reject it; DataError.
     """
     with DataFile(path) as dataset:
         rows, names = dataset.labelled_split(options.split), dataset.label_names()

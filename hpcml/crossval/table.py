@@ -205,9 +205,7 @@ class CrossValidation(ReportedResult):
 
 
 def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[Sequence[Score]]) -> list[str]:
-    """Return a table with a row per problem and a column per method, then median F1 and mean rank; wide tables are split by
-    methods.
-    """
+    """Return a table with a row per problem and a column per method; wide tables are split by methods."""
     columns = list(zip(*scores, strict=True))
     first = ["", *names, "median F1", "mean rank"]
     cells = [

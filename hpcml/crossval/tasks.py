@@ -1,4 +1,4 @@
-"""The tasks of a cross-validation (data, label, fold, method), distributed over the ranks.
+"""Cross-validation: its tasks (data, label, fold, method) are distributed over the ranks.
 
 A task does not depend on the rank that runs it, so the result is the same on any number of ranks. The fold of a row follows from
 the seed and the key of the row or its group, so it does not depend on the order of the rows.
@@ -10,26 +10,33 @@ import math
 import time
 import warnings
 from collections.abc import Generator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.crossval.methods import CvMethod
+from hpcml.crossval.methods import CvMethod, find_method, methods
 from hpcml.crossval.options import CvOptions
-from hpcml.crossval.problems import CvProblem, LoadedProblem
+from hpcml.crossval.problems import CvProblem, LoadedProblem, read_problem
+from hpcml.crossval.table import CrossValidation
 from hpcml.data import stratify
 from hpcml.data.scaling import scale_matrices
-from hpcml.errors import ConfigError, HpcmlError, OptionError
-from hpcml.log import Log
+from hpcml.errors import ConfigError, HpcmlError, OptionError, repeated
+from hpcml.log import Log, plural, size
 from hpcml.measures import f1
 from hpcml.model import learner as learners
+from hpcml.mpi.memory import room_per_rank
 from hpcml.partition import bounds_by_weight
 from hpcml.rng import bits
 from hpcml.run.driver import Driver, Job
 
 Parts = tuple[sp.csr_matrix, np.ndarray, sp.csr_matrix, np.ndarray, np.ndarray]  # training X and y; test X, y and empty-row mask
+
+SPARSE_BYTES = 48  # memory per value: the file's rows, the training rows, a learner's copy in double precision
+DENSE_BYTES = 16  # in addition, for a learner with dense rows
+FEATURE_BYTES = 100  # for the weights of a linear classifier; voted learners have most
 
 
 class Task(NamedTuple):
@@ -40,10 +47,7 @@ class Task(NamedTuple):
 
 
 def assign_folds(seed: int, keys: np.ndarray, has: np.ndarray, n_folds: int) -> np.ndarray:
-    """Return the fold of each row (n_rows) from the keys of rows or groups; `has` is the class of each row.
-
-    Folds have equal shares of each class, as far as groups allow (`hpcml.data.stratify`).
-    """
+    """Return the fold of each row from the `keys` of rows or groups, stratified by the class `has` of the rows."""
     return stratify.deal(2, np.arange(has.size + 1), has, n_folds, keys, bits(seed, "fold", keys)).astype(np.int64)
 
 
@@ -122,10 +126,7 @@ class CvTasks(Job):
 
 
 def fit_and_test(method: CvMethod, parts: Parts, seed: int, dense: bool) -> tuple[float, float]:
-    """Return F1 in per cent on the test rows (0 if undefined: Carvalho & Cohen 2006, 4.2), and the training seconds.
-
-    Raises HpcmlError.
-    """
+    """Return F1 in per cent on the test rows (0 if undefined), and the training seconds. Raises HpcmlError."""
     X, y, X_test, y_test, empty = parts
     if dense:
         X, X_test = X.toarray(), X_test.toarray()
@@ -140,3 +141,56 @@ def fit_and_test(method: CvMethod, parts: Parts, seed: int, dense: bool) -> tupl
             raise ConfigError(f"prediction failed: {learners.one_line(error)}") from None
     counts = np.count_nonzero(predicted & true), np.count_nonzero(predicted), np.count_nonzero(true)
     return float(np.nan_to_num(f1(100 * counts[0], counts[1], counts[2]))), seconds
+
+
+def cross_validate(
+    comm: mpi.Comm, names: Sequence[str], data: Sequence[tuple[Path, str | None]], log: Log, options: CvOptions
+) -> CrossValidation:
+    """Return F1 in folds (Carvalho & Cohen 2006, 4.2). Collective over `comm`.
+
+    `names` are methods, base learners or dotted paths; `data` are files, with a label or None for the mean over all labels.
+    """
+    with mpi.agreed(comm, "preparing the methods"):
+        chosen = [find_method(name) if options.bias else find_method(name).without_intercept() for name in names]
+        if not names:
+            raise ConfigError(f"no method given; expected at least one of {', '.join(sorted(methods()))}")
+        if options.baseline not in (None, *names):
+            raise OptionError("baseline", options.baseline, f"expected one of the methods: {', '.join(names)}")
+        if not data:
+            raise ConfigError("no data given; expected at least one dataset made with `hpcml convert`")
+        twice = repeated(names) or repeated(str(path) if label is None else f"{path}:{label}" for path, label in data)
+        if twice is not None:
+            raise ConfigError(f"{twice} is given twice")
+        if options.scale not in (None, "none") and (unscalable := [method.name for method in chosen if not method.scalable]):
+            raise OptionError("scale", options.scale, f"has no effect on {unscalable[0]}; remove one of them")
+    non_negative = [method.name for method in chosen if method.non_negative]
+
+    def read_problems() -> list[CvProblem]:
+        warn = options.scale is None and any(method.scalable and method.name in methods() for method in chosen)
+        return [read_problem(path, label, options, non_negative, log if warn else None) for path, label in data]
+
+    problems = mpi.run_on_root(comm, "reading the labels", read_problems)
+    for problem in problems:
+        check_memory(comm, problem, chosen)
+        sizes = f"{problem.n_rows:,} rows × {problem.n_features:,} features, {plural(len(problem.labels), 'label')}"
+        skipped = f"; {plural(problem.n_left_out, 'label')} with too few rows of a class skipped" if problem.n_left_out else ""
+        unlabelled = f"; {plural(problem.n_unlabelled, 'unlabelled row')} skipped" if problem.n_unlabelled else ""
+        empty = f"; no label is predicted for {plural(problem.n_empty, 'row')} without any known feature" if problem.n_empty else ""
+        log(f"{problem.path}: {sizes}{skipped}{unlabelled}{empty}")
+    scores, seconds = CvTasks(comm, problems, chosen, options).run(log)
+    totals = np.sum([each.sum(axis=(0, 1)) for each in seconds], axis=0).tolist()
+    log.detail("total training time: " + ", ".join(f"{name} {value:.3g} s" for name, value in zip(names, totals, strict=True)))
+    return CrossValidation(problems, list(names), options.baseline or names[0], options.folds, options.seed, scores, seconds)
+
+
+def check_memory(comm: mpi.Comm, problem: CvProblem, methods: Sequence[CvMethod]) -> None:
+    available = room_per_rank(comm)
+    dense = [method.name for method in methods if method.wants_dense(problem.n_rows, problem.n_features, problem.nnz)]
+    needed = SPARSE_BYTES * problem.nnz + FEATURE_BYTES * problem.n_features
+    needed += DENSE_BYTES * problem.n_rows * problem.n_features * bool(dense)
+    if needed > available:
+        why = f" ({', '.join(dense)} need dense rows)" if dense else ""
+        raise ConfigError(
+            f"{problem.path}: every rank needs all rows, about {size(needed)}{why}, but has {size(available)}; "
+            "use fewer ranks per node, or fewer rows (--split)"
+        )

@@ -52,7 +52,6 @@ def count() -> int:
 
 
 def select(number: int) -> None:
-    """Use this device for all further calls."""
     cuda.select_device(number)
 
 
@@ -67,7 +66,6 @@ def to_device(array: np.ndarray):
 
 
 def empty(*shape: int):
-    """Allocate float64 values on the device."""
     return cuda.device_array(shape, np.float64)
 
 

@@ -68,7 +68,7 @@ TABLE = (
            estimator=f"{BAYES}.estimator:StagedSvmClassifier", linear=f"{BAYES}.solvers:STAGED_SVM", supports=USUAL | {"headings"}),
     *(Method(name, f"{about}, in a single pass", options, STREAMS, train=f"{ROOM}.online.train:train",
              estimator=f"{ROOM}.online.estimator:OnlineClassifier", parameters={"method": name}, variants={"v-": {"voted": True}},
-             takes=STREAM, pilot=f"{ROOM}.online.pilot", cost=1.0,
+             takes=STREAM, pilot=f"{ROOM}.online.run", cost=1.0,
              supports=(USUAL | {"streams"}) - ({"negative_values"} if issubclass(options, WinnowOptions) else set()))
       for name, about, options in (("mbw", "Modified Balanced Winnow", MbwOptions),
                                    ("pa", "Passive-Aggressive", PaOptions),
@@ -79,7 +79,7 @@ TABLE = (
     Method("psbml", "PSBML: one classifier of all classes, from the hard rows", PsbmlOptions, HARD, takes=CLASSES,
            train=f"{ROOM}.psbml.train:train", estimator=f"{ROOM}.psbml.estimator:PsbmlClassifier", supports=USUAL - {"label_sets"}),
     Method("adaboost", "AdaBoostM1 (scikit-learn's), on one rank: to compare with psbml", AdaboostOptions, COMPARED, takes=CLASSES,
-           train=f"{ROOM}.psbml.adaboost:train", supports=USUAL - {"label_sets", "pause"}),
+           train=f"{ROOM}.psbml.train:train_adaboost", supports=USUAL - {"label_sets", "pause"}),
 )
 # fmt: on
 METHODS = {method.name: method for method in TABLE}

@@ -33,8 +33,6 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Requirements:
-    """How ranks share the work, and the bytes on the rank, or node, that needs most."""
-
     layout: str  # for people
     own_bytes: dict[str, int]  # of a rank, by content
     shared_bytes: int = 0  # of a node: rows in files in TMPDIR that its ranks map
@@ -51,12 +49,12 @@ def compute_requirements(method: Method, sizes: Sizes, cluster: Cluster, options
     # A single-pass learner: every rank reads all rows.
     n_labels = sizes.n_positive.size
     arguments = (n_labels, sizes.n_features, sizes.n_used, cluster.n_ranks)
-    nbytes = method.load(f"{method.pilot}:bytes_needed")(method.name, options, *arguments)
+    weights, model, checkpoint = method.load(f"{method.pilot}:bytes_needed")(method.name, options, *arguments)
     return Requirements(
         layout=f"every rank reads all rows and trains at most {-(-n_labels // cluster.n_ranks):,} labels",
-        own_bytes={"weights": nbytes.weights, "pages of the data file": _file_bytes(sizes)},
-        model_bytes=nbytes.model,
-        checkpoint_bytes=nbytes.checkpoint,
+        own_bytes={"weights": weights, "pages of the data file": _file_bytes(sizes)},
+        model_bytes=model,
+        checkpoint_bytes=checkpoint,
     )
 
 

@@ -47,8 +47,6 @@ WRITE = "write the model"
 
 @dataclass(frozen=True)
 class Measured:
-    """Measurements of a pilot, on the rank that takes longest or needs most."""
-
     seconds: dict[str, float]  # of the whole training, by phase
     sample: str  # the part that was trained
     assumed: list[str]
@@ -163,7 +161,6 @@ def _choose_blocks(labels: np.ndarray, n_lanes: int, refilled: bool) -> Iterator
 
 
 def _interpolate(points: list[tuple[float, float, float]], n_positive: np.ndarray) -> np.ndarray:
-    """Return the seconds and weights (2, labels) of labels with `n_positive` rows."""
     x, *values = np.array(sorted(points)).T if points else np.ones((3, 1))
     return np.stack([np.interp(np.log(n_positive), np.log(x), y) for y in values])
 
@@ -172,12 +169,12 @@ def _train_first_rows(
     session: Session, method: Method, data: Path, options: Any, needs: Requirements, cluster: Cluster
 ) -> Measured:
     comm = session.comm
-    times = method.load(f"{method.pilot}:time_first_rows")(session, method.name, data, options, cluster.n_ranks)
-    complete = times.n_done == times.n_rows and comm.size == cluster.n_ranks
-    seconds = {"load": times.load, "train": times.learn * times.n_rows / max(1, times.n_done)}
-    seconds |= _time_to_write(comm, needs.model_bytes)
-    seconds[WRITE] += times.gather
-    sample = f"{plural(times.n_done, 'row')} of {times.n_rows:,}"
+    time_rows = method.load(f"{method.pilot}:time_first_rows")
+    load_seconds, learn, gather, n_done, n_rows = time_rows(session, method.name, data, options, cluster.n_ranks)
+    complete = n_done == n_rows and comm.size == cluster.n_ranks
+    seconds = {"load": load_seconds, "train": learn * n_rows / max(1, n_done), **_time_to_write(comm, needs.model_bytes)}
+    seconds[WRITE] += gather
+    sample = f"{plural(n_done, 'row')} of {n_rows:,}"
     return Measured(seconds, sample, [], rank_bytes=_peak_bytes(comm) if complete else None)
 
 

@@ -47,7 +47,6 @@ class Plan(ReportedResult):
 
     @property
     def node_bytes(self) -> int:
-        """Return the bytes of a node: those of its ranks, with shared rows counted once."""
         shared = self.needs.shared_bytes
         return self.cluster.ranks_per_node * (self.rank_bytes - shared) + shared
 
@@ -199,7 +198,6 @@ def _list_sources(
 
 
 def command_flags(options: Any) -> list[str]:
-    """Return the options that differ from their defaults, as words of a command line."""
     words: list[str] = []
     for option in fields(options):
         value = getattr(options, option.name)

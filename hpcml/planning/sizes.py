@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -80,7 +80,6 @@ def read_sizes(comm: mpi.Comm, path: Path, options: Any) -> Sizes:
 
 
 def read_class_sizes(comm: mpi.Comm, path: Path, split: str | None) -> Sizes:
-    """Return the sizes of the rows of a split, for one classifier of all classes. Collective over `comm`."""
     with mpi.agreed(comm, f"opening {path}"), DataFile(path) as dataset:
         n_rows = len(dataset.labelled_split(split or split_or_all(dataset, "train")))
         n, d = dataset.nnz, dataset.n_features
@@ -93,34 +92,30 @@ def estimate_sizes(n_rows: int, n_features: int, n_labels: int, values_per_row: 
     if not 0 < per_row <= n_features:
         raise OptionError("values_per_row", per_row, f"expected a number above 0 and at most the number of features, {n_features}")
     low, high = n_features, min(MAX_WORDS, 2 * n_features)  # bounds of the number of words of which n_features occur
-    while expected_words(n_rows, high, per_row).used < n_features and high < MAX_WORDS:
+    while expected_words(n_rows, high, per_row)[0] < n_features and high < MAX_WORDS:
         low, high = high, min(MAX_WORDS, 2 * high)
     while high > 1.001 * low:
         middle = math.isqrt(low * high)
-        low, high = (middle, high) if expected_words(n_rows, middle, per_row).used < n_features else (low, middle)
-    words = expected_words(n_rows, high, per_row)
+        low, high = (middle, high) if expected_words(n_rows, middle, per_row)[0] < n_features else (low, middle)
+    used, columns = expected_words(n_rows, high, per_row)
     k = np.arange(n_labels)
     positive = np.maximum(1, np.rint(n_rows * TOP_SHARE * ((k + LABEL_SHIFT) / LABEL_SHIFT) ** -LABEL_EXPONENT)).astype(np.int64)
     return Sizes(
         n_rows=n_rows,
         n_features=n_features,
         n_values=round(n_rows * per_row),
-        n_columns=round(words.columns),
-        n_used=min(n_features, round(words.used)),
+        n_columns=round(columns),
+        n_used=min(n_features, round(used)),
         n_positive=np.minimum(positive, n_rows),
         n_pairs=int(positive.sum()),
     )
 
 
-class Words(NamedTuple):
-    """Expected numbers of words that occur, and of columns if the words of a single row share one."""
+def expected_words(n_rows: int, n_words: int, per_row: float) -> tuple[float, float]:
+    """Return the expected numbers of words that occur and of columns (words of a single row share one).
 
-    used: float
-    columns: float
-
-
-def expected_words(n_rows: int, n_words: int, per_row: float) -> Words:
-    """Return the expected numbers if each row has `per_row` different words, drawn by the law of `n_words` words."""
+    Each row has `per_row` different words, drawn by the law of `n_words` words.
+    """
     # Ranges of words of increasing width: their centres and widths.
     ends = np.unique(np.concatenate([np.arange(min(n_words, 64)), np.geomspace(1, n_words, PARTS).astype(np.int64), [0, n_words]]))
     centres, widths = (ends[:-1] + ends[1:] - 1) / 2, np.diff(ends).astype(np.float64)
@@ -135,4 +130,4 @@ def expected_words(n_rows: int, n_words: int, per_row: float) -> Words:
         low, high = (middle, high) if (widths * -np.expm1(-middle * shares)).sum() < per_row else (low, middle)
     rows = n_rows * -np.expm1(-high * shares)  # with each word
     used, single = float((widths * -np.expm1(-rows)).sum()), float((widths * rows * np.exp(-rows)).sum())
-    return Words(used, used - single - n_rows * math.expm1(-single / n_rows))
+    return used, used - single - n_rows * math.expm1(-single / n_rows)

@@ -38,9 +38,8 @@ MEASURE: dict[str, Callable[[Ranking], float]] = {"map": average_precision, "auc
 class TuningRound(Job):
     """The labels of a rank, each trained outside each fold at each setting, and a file with records of their scores.
 
-    The file has a record (the score by the measure, and a `Summary`) for each label and setting, and a checksum for each label. It
-    is written label by label in the folder of the checkpoints, so that --resume continues it. `known` (n_labels) marks labels that
-    need no training: those with a record, and those that cannot be trained.
+    The file has a record (the score by the measure, and a `Summary`) for each label and setting, and a checksum for each label.
+    `known` (n_labels) marks labels that need no training: those with a record, and those that cannot be trained.
     """
 
     title, saved = "tuning, labels", "finished labels are saved"
@@ -90,10 +89,6 @@ class TuningRound(Job):
             file.layout(slabs, describe)
 
     def prepare(self, folds: Sequence[tuple[Fold, Any]], shares: np.ndarray, measure: str, score_bytes: float) -> None:
-        """Set the folds, each with the method's fitter, and compile the kernels.
-
-        `shares`: of the work, by label; `score_bytes`: memory for scores.
-        """
         self.folds, self.shares, self.measure = folds, shares, MEASURE[measure]
         self.batch_size = max(1, min(MAX_BATCH, int(score_bytes / (4 * self.n_settings * self.rows.n_global))))
         order = np.concatenate([fold.numbers for fold, _ in folds])
@@ -108,10 +103,7 @@ class TuningRound(Job):
         summarise(np.arange(3.0, dtype=np.float32), np.array([2]))
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Generator[list[tuple[int, np.ndarray]], None, None]:
-        """Yield labels (their indices in the run) with their scores (n_settings × n); a turn is a fold. Raises Stopped.
-
-        An interrupted batch starts again.
-        """
+        """Yield labels (indices in the run) with scores (n_settings × n); a turn is a fold, a stopped batch starts again."""
         for first in range(0, len(labels), self.batch_size):
             batch, begin = list(labels[first : first + self.batch_size]), 0
             scores = np.full((len(batch), self.n_settings, self.rows.n_global), UNTRAINED, np.float32)

@@ -43,10 +43,9 @@ class Fold(NamedTuple):
 
 
 def deal(rows: CompactRows, labels: np.ndarray, n_folds: int, seed: int, keys: np.ndarray) -> np.ndarray:
-    """Return the fold (n int8) of every row; each fold has an even share of each of the `labels`.
+    """Return the fold (n int8) of every row; each fold has an even share of each label. Raises ConfigError for too few rows.
 
-    `keys` (n uint64) are those of the rows, or of their groups, which are not split. Every rank has all rows. Raises ConfigError if
-    there are fewer rows, or groups, than folds.
+    `keys` (n uint64) are those of the rows, or of their groups, which are not split. Every rank has all rows.
     """
     if rows.n_global < n_folds:
         raise OptionError("folds", n_folds, f"expected at most the number of training rows ({rows.n_global})")
@@ -96,7 +95,6 @@ def fold_rows(node: mpi.Comm, rows: CompactRows, fold: np.ndarray, n_folds: int,
 
 
 def _scale(rows: CompactRows, train: Csr, test: Csr, scale: str) -> tuple[dict[str, object], Csr]:
-    """Scale copies of the rows outside and inside a fold by the factors of the rows outside it."""
     shard = Shard.of_csr(train, rows.n_columns, 0)
     factors = feature_factors(mpi.self_comm(), shard, scale)
     factors[rows.counts == 1] = 1.0  # several features may share the column of a row

@@ -41,10 +41,7 @@ class Grid:
         return [dict(zip(names, values, strict=True)) for values in product(*self.values)]
 
     def grow(self, settings: Sequence[Setting], means: np.ndarray) -> list[Setting]:
-        """Add a value to each axis whose best value lies at an end and gains MIN_GAIN over its neighbour; return the new settings.
-
-        `means` are the scores of the `settings` so far.
-        """
+        """Add a value to each axis whose best value lies at an end and gains MIN_GAIN; return the new settings."""
         best = settings[int(np.argmax(means))]
         mean_of = {tuple(setting.values()): float(mean) for setting, mean in zip(settings, means, strict=True)}
         for axis, values, fixed in zip(self.axes, self.values, self.fixed, strict=True):
@@ -62,7 +59,6 @@ class Grid:
 
 
 def absolute_setting(axes: Sequence[Axis], setting: Setting, rows: CompactRows, options: Any) -> Setting:
-    """Return a setting with multiples replaced by values for these rows."""
     return {axis.option: setting[axis.option] * (1.0 if axis.base is None else axis.base(rows, options)) for axis in axes}
 
 

@@ -65,10 +65,7 @@ class TuneReport(ReportedResult):
 
 
 def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> TuneReport:
-    """Choose settings, train and choose thresholds, into the run folder of the target. Collective over the session.
-
-    Raises ConfigError, DataError or NonFiniteError for invalid options or data, Interrupted after a signal or the time limit.
-    """
+    """Choose settings, train and choose thresholds. Raises ConfigError, DataError, NonFiniteError, Interrupted. Collective."""
     options.validate()
     method = registry.method_named(options.method)
     known = set(method.option_names)
@@ -142,10 +139,7 @@ class Tuner:
         return Chosen(chosen, index, columns, about, seconds)
 
     def _score(self, problem: LabelProblem, folder: RunFolder, settings: list[Setting], began: float) -> np.ndarray:
-        """Return the scores (n_labels × n_settings) of all labels at settings, NaN if undefined; resume if possible.
-
-        Raises Interrupted. Collective over the session.
-        """
+        """Return the scores (n_labels × n_settings) of all labels at settings, NaN if undefined. Raises Interrupted. Collective."""
         comm, tune_options, method, log = self.session.comm, self.tune_options, problem.method, folder.log
         origin = problem.origin() | {"folds": tune_options.folds, "seed": tune_options.seed, "by": tune_options.by}
         self.files.append(SlabFile(comm, folder.checkpoints / f"tuning-{len(self.files) + 1}.part.h5"))

@@ -31,7 +31,6 @@ each = pytest.mark.parametrize("method", ROOM)
 
 @pytest.fixture(scope="module")
 def problem(tmp_path_factory):
-    """(data file, training rows, test rows, labels of the training rows): labels that some features speak for, empty rows."""
     rng = np.random.default_rng(7)
     Y = rng.random((2 * N, L)) < np.array([0.3, 0.1, 0.05, 0.5])
     chance = 0.06 + 0.4 * (Y @ (rng.random((L, D)) < 0.25))
@@ -55,7 +54,7 @@ def scores(model, path, folder, split="test"):
 
 
 @pytest.mark.parametrize("options", [{}, {"smoothing": 1.0, "min_weight": 0.0}])
-def test_weights_are_those_of_the_twin(problem, tmp_path, options):
+def test_weights_equal_the_oracle(problem, tmp_path, options):
     path, rows, test_rows, Y = problem
     model = trained("bernoulli-nb", path, tmp_path, **options)
     found = scores(model, path, tmp_path)
@@ -76,7 +75,7 @@ def test_weights_are_those_of_the_twin(problem, tmp_path, options):
 
 
 @pytest.mark.parametrize("options", [{}, {"trim": 0.4, "n_rounds": 3, "min_weight": 0.5}])
-def test_boosting_is_that_of_the_twin(problem, tmp_path, options):
+def test_boosting_equals_the_oracle(problem, tmp_path, options):
     path, rows, test_rows, Y = problem
     asked = {"rounds" if name == "n_rounds" else name: value for name, value in options.items()}
     model = trained("boosted-bayes", path, tmp_path, **asked)
@@ -99,7 +98,7 @@ STAGED = {
 
 
 @pytest.mark.parametrize(("method", "case"), [(method, case) for method in STAGED for case in range(2)])
-def test_stages_rank_as_the_twin(problem, tmp_path, method, case):
+def test_stages_rank_as_the_oracle(problem, tmp_path, method, case):
     path, rows, test_rows, Y = problem
     options, factors = STAGED[method][case]
     found = scores(trained(method, path, tmp_path, **options), path, tmp_path)
@@ -120,7 +119,7 @@ def test_stages_rank_as_the_twin(problem, tmp_path, method, case):
 
 
 @each
-def test_values_that_are_0_are_absent_ones(problem, tmp_path, method):
+def test_stored_zeros_count_as_absent(problem, tmp_path, method):
     path = problem[0]
     with DataFile(path) as data:
         X, Y = (
@@ -138,9 +137,9 @@ def test_values_that_are_0_are_absent_ones(problem, tmp_path, method):
     assert scores(models[0], stored, tmp_path / "stored").tobytes() == scores(models[1], absent, tmp_path / "absent").tobytes()
 
 
-def test_too_wide_for_a_model(problem, tmp_path, monkeypatch):
+def test_rejects_models_with_too_many_columns(problem, tmp_path, monkeypatch):
     monkeypatch.setattr(solvers, "MAX_COLUMNS", 2 * D)
-    assert MOST_PARTS == LIMIT  # what may be trained can be read
+    assert MOST_PARTS == LIMIT  # every model that can be trained can be read
     with pytest.raises(ConfigError, match="2 times 30 features are too many for a model"):
         train("staged-bayes", None, problem[0], tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -161,7 +160,6 @@ def test_rules():
 
 @pytest.fixture
 def documents(tmp_path):
-    """JSON lines where a word tells little and another heading much."""
     rng = np.random.default_rng(3)
     lines = []
     for row in range(120):
@@ -175,7 +173,7 @@ def documents(tmp_path):
 
 
 @each
-def test_a_label_does_not_see_its_own_heading(documents, tmp_path, method):
+def test_label_does_not_use_its_own_heading(documents, tmp_path, method):
     data = converted("jsonl", documents, tmp_path / "data.h5", headings_as_features=True).output
     with DataFile(data) as file:
         names = file.strings("feature_names")
@@ -215,4 +213,4 @@ def test_rejects_damaged_models_and_unknown_headings(problem, documents, tmp_pat
     hidden, leaked = (hpcml.cross_validate(["multinomial-nb"], [f"{f}:Rodents"], folds=3, split="train") for f in (plain, data))
     assert (
         leaked.f1[0].mean() < 100 and leaked.f1[0].mean() != hidden.f1[0].mean()
-    )  # other headings are used, the label's own is not
+    )  # the label's own heading is hidden, others are used

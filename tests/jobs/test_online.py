@@ -1,6 +1,5 @@
 """`hpcml train mbw` as processes: pipes, passes that are stopped or killed, invalid arguments."""
 
-import gzip
 import re
 import shutil
 import subprocess
@@ -28,14 +27,12 @@ def matrices():
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """The same rows as a dataset, as text of label sets and as text of one class; and models trained on them."""
     folder = tmp_path_factory.mktemp("online")
     X, Y = matrices()
     splits = {"train": np.arange(N_ROWS), "late": np.arange(200, N_ROWS)}
     dataset(folder / "data.h5", X, Y, [f"word {j}" for j in range(N_FEATURES)], list("012"), splits=splits)
     (folder / "sets.svm").write_text("".join(svmlight_lines(X, [",".join(map(str, np.flatnonzero(y))) for y in Y])))
     (folder / "class.svm").write_text("".join(svmlight_lines(X, [f"{2 * y - 1:+d}" for y in Y[:, 1].tolist()])))
-    (folder / "class.svm.gz").write_bytes(gzip.compress((folder / "class.svm").read_bytes()))
     for name, data, options in (
         ("data", "data.h5", {"voted": True}),
         ("class", "class.svm", {"voted": True}),
@@ -50,24 +47,7 @@ def files(tmp_path_factory):
 
 
 def result_of(run):
-    """What a pass leaves, but for its log."""
     return (run / "model.h5").read_bytes(), (run / "history.csv").read_bytes()
-
-
-# pipes
-
-
-def test_standard_input_without_mpirun(files, tmp_path):
-    source, run = quote(str(files / "class.svm.gz")), quote(str(tmp_path / "run"))
-    command = f"gzip -dc {source} | {quote(sys.executable)} -m hpcml train mbw - --voted -o {run}"
-    result = done(
-        subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=120, check=False)
-    )
-    assert result_of(tmp_path / "run") == result_of(files / "class")
-    assert "trained 1 label on 300 rows" in result.stderr + result.stdout
-
-
-# passes that are stopped or killed in the middle
 
 
 PROGRAM = """
@@ -88,7 +68,7 @@ from hpcml.__main__ import main
 main()
 """
 OFTEN = ("--checkpoint-every", "1e-9")
-STOPS = [  # what happens to which data, in which piece and on which rank; then the exit code, where it goes on, and what it says
+STOPS = [  # data, signal, piece, rank, options; exit code, number of ranks that resume, and their message
     ("data.h5", "SIGTERM", 5, 1, (), 75, 3, "resuming from state-000001"),
     ("data.h5", "SIGKILL", 5, 0, OFTEN, None, 1, "resuming from state-00000[34]"),
     ("sets.svm", "SIGKILL", 4, 1, OFTEN, None, 3, "resuming from state-00000[23]"),
@@ -96,7 +76,7 @@ STOPS = [  # what happens to which data, in which piece and on which rank; then 
 
 
 @pytest.mark.parametrize(("name", "signal", "piece", "rank", "more", "code", "n", "says"), STOPS)
-def test_a_pass_goes_on_where_it_was(mpirun, standing, files, tmp_path, name, signal, piece, rank, more, code, n, says):
+def test_resumes_a_stopped_or_killed_pass(mpirun, standing, files, tmp_path, name, signal, piece, rank, more, code, n, says):
     run = tmp_path / "run"
     labels = [token for label in "012" for token in ("--label", label)] if name == "sets.svm" else []
     command = ("train", "mbw", files / name, "--voted", "-o", run, *labels)
@@ -111,11 +91,10 @@ def test_a_pass_goes_on_where_it_was(mpirun, standing, files, tmp_path, name, si
     result = done(standing(n, *command, "--resume"))
     assert result_of(run) == result_of(files / name.split(".")[0])
     assert re.search(says, result.stderr)
-    done(standing(n, *command, "--resume"))  # nothing is left to do
+    done(standing(n, *command, "--resume"))  # the run is finished
 
 
-def test_a_stream_is_given_again_from_its_beginning(files, tmp_path):
-    """And refused if it is shorter than what has been learnt from it."""
+def test_resumes_a_stream_that_is_piped_again(files, tmp_path):
     run, text = tmp_path / "run", quote(str(files / "class.svm"))
     hpcml = f"{quote(sys.executable)} -m hpcml train mbw - --voted -o {quote(str(run))}"
 
@@ -132,15 +111,14 @@ def test_a_stream_is_given_again_from_its_beginning(files, tmp_path):
     assert result_of(run) == result_of(files / "class")
 
 
-def test_a_stream_that_stalls_can_be_interrupted(files, tmp_path):
-    """What has come so far is learnt and in the checkpoint."""
+def test_interrupts_a_stream_that_stalls(files, tmp_path):
     run = tmp_path / "run"
     command = [sys.executable, "-m", "hpcml", "train", "mbw", "-", "--voted", "-o", run]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
         lines = (files / "class.svm").read_text().splitlines(keepends=True)
         job.stdin.write("".join(lines[:200]) + lines[200][:5])
         job.stdin.flush()
-        for line in job.stderr:  # then the handlers are there; what comes is learnt within a second or two
+        for line in job.stderr:  # the signal handlers are installed now
             if line.startswith("training"):
                 break
         time.sleep(3)
@@ -153,12 +131,7 @@ def test_a_stream_that_stalls_can_be_interrupted(files, tmp_path):
     assert result_of(run) == result_of(files / "class")
 
 
-# invalid arguments
-
-
 def damaged_models(files, folder):
-    """Models of which a part is not what it should be."""
-
     def changed(name, change, of="data"):
         return edit(Path(shutil.copy(files / of / "model.h5", folder / f"{name}.h5")), change)
 
@@ -174,7 +147,6 @@ def damaged_models(files, folder):
 
 
 def invalid_arguments(files, folder):
-    """(arguments after `train`, words of the message)."""
     data, text = files / "data.h5", files / "class.svm"
     texts = {"bad": "+1 1:1\n-1 2:1\n+1 3:x\n", "empty": "", "unlabelled": "+1 1:1\n 2:1\n", "three": "+1 1:1\n2 2:1\n"}
     texts["negative"] = "+1 1:1\n-1 2:1\n\n-1 5:1 7:-0.5\n"

@@ -1,8 +1,7 @@
-"""PSBML as processes: files, an asynchronous run that is resumed, damaged checkpoints, invalid arguments."""
+"""PSBML as processes: files, an asynchronous run that is resumed, invalid arguments."""
 
 import os
 import re
-import shutil
 import signal
 import tomllib
 
@@ -10,16 +9,9 @@ import numpy as np
 import pytest
 from support.jobs import done, refused
 from support.make import class_data, dataset, random_data
-from support.methods import AtLook
-from support.training import train
 
-from hpcml.errors import Interrupted
-from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.model.classifier import ClassifierModel
-from hpcml.run.driver import Driver
 
-OPTIONS = ("--grid", "2x2", "--cycles", "40", "--seed", "3")
-SAME = PsbmlOptions(grid="2x2", cycles=40, seed=3)
 ASYNCHRONOUS = ("--asynchronous", "--cycles", "60", "--seed", "3")
 
 
@@ -29,22 +21,11 @@ def data(tmp_path_factory):
     return dataset(tmp_path_factory.mktemp("psbml") / "data.h5", X, Y)
 
 
-@pytest.fixture(scope="module")
-def undisturbed(data):
-    """The bytes of the model that one rank makes without an interruption, and its history."""
-    return result_of(train("psbml", None, data, data.with_name("undisturbed"), SAME).model.parent)
-
-
-def result_of(run):
-    """The bytes of a model, and of each cycle what does not depend on the ranks: its error and AUC, its rows, their range."""
-    return (run / "model.h5").read_bytes(), [line.split(",")[:6] for line in (run / "history.csv").read_text().splitlines()]
-
-
 def checkpoints(run):
     return sorted((run / "checkpoint").glob("state-*.h5"))
 
 
-def test_from_points_to_predictions(standing, tmp_path):
+def test_converts_trains_evaluates_and_predicts(standing, tmp_path):
     convert = ("--rows", 3000, "--test-share", "0.3", "-o", tmp_path / "board.h5")
     done(standing(2, "convert", "synthetic", "checkerboard", *convert))
     run = tmp_path / "run"
@@ -72,7 +53,6 @@ def test_from_points_to_predictions(standing, tmp_path):
 
 
 def test_asynchronous_run_ends_with_75_and_resumes(mpirun, standing, data, tmp_path):
-    """More ranks than nodes, and ranks at different cycles, when the signal comes."""
     command = ("train", "psbml", data, "-o", tmp_path / "run", "--grid", "2x1", *ASYNCHRONOUS)
     job = mpirun.start(3, *command, "--checkpoint-every", "0.05")
     job.until(lambda: checkpoints(tmp_path / "run"))
@@ -82,39 +62,6 @@ def test_asynchronous_run_ends_with_75_and_resumes(mpirun, standing, data, tmp_p
     result = done(standing(2, *command, "--resume"))
     assert "resuming from" in result.stderr
     assert len((tmp_path / "run" / "history.csv").read_text().splitlines()) == 62
-
-
-def test_damaged_checkpoints_and_other_runs(standing, data, undisturbed, tmp_path, monkeypatch):
-    monkeypatch.setattr(Driver, "look", lambda self: None)  # so that signals are looked for once a cycle
-    run, worse = tmp_path / "run", tmp_path / "worse"
-    for turn in range(2):
-        with pytest.raises(Interrupted):
-            train("psbml", None, data, run, SAME, resume=turn > 0, signals=AtLook(6))
-    older, newest = checkpoints(run)
-    shutil.copytree(run, worse)
-    for path in checkpoints(worse):
-        path.write_bytes(path.read_bytes()[:1000])
-    X, _, Y = class_data(8, 1500, 8, 3, density=0.6)
-    other = dataset(tmp_path / "other.h5", X, Y)
-    command = ("train", "psbml", data, "-o", run, *OPTIONS)
-    refused(standing(2, *command), "exists already")
-    refused(standing(2, *command, "--replace", "0.3", "--resume"), "replace")
-    foreign = ("train", "psbml", other, "-o", run, *OPTIONS, "--resume")
-    refused(standing(2, *foreign), "other data")
-    damaged = ("train", "psbml", data, "-o", worse, *OPTIONS, "--resume")
-    refused(standing(2, *damaged), "no checkpoint can be used (")
-    refused(standing(2, "train", "probe", data, "-o", run, "--resume"), "resume with the same options")
-    assert checkpoints(run) == [older, newest]
-
-    raw = bytearray(newest.read_bytes())
-    raw[len(raw) // 2 : len(raw) // 2 + 64] = bytes(64 * [170])
-    newest.write_bytes(raw)
-    again = done(standing(2, *command, "--resume"))
-    assert f"checkpoint {newest.name} is damaged" in again.stderr
-    assert f"resuming from {older.name}: 4 of 40 cycles done" in again.stderr
-    assert result_of(run) == undisturbed
-    finished = done(standing(2, *command, "--resume"))
-    assert "is finished already" in finished.stderr
 
 
 REJECTED = {
@@ -128,9 +75,6 @@ REJECTED = {
     ("good", "--label", "lable1"): r"'lable1'.*'label1'",
     ("one",): r"one\.h5: all 20 rows",
     ("good", "--slow-rank", "9"): r"--slow-rank 9",
-    ("good", "--force", "--resume"): r"--force",
-    ("good", "--epsilon", "0.1"): r"epsilon",
-    ("absent",): r"absent\.h5",
 }
 
 

@@ -9,7 +9,7 @@ from support.training import train
 import hpcml.methods.online.source as source_module
 import hpcml.methods.online.train as train_module
 from hpcml.data import svmlight as text_stream
-from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
+from hpcml.errors import Interrupted
 
 pytestmark = pytest.mark.mpi
 
@@ -23,7 +23,6 @@ def matrices():
 
 
 def text(X, Y=None):
-    """svmlight: label sets 0, 1 …, or −1 and +1 as label 0 has it."""
     y = matrices()[1]
     lines = []
     for row in range(X.shape[0]):
@@ -35,8 +34,6 @@ def text(X, Y=None):
 
 @pytest.fixture
 def files(comm, mpi_tmp_path):
-    """A dataset with splits, and its rows as text, of label sets and of one class."""
-
     def write():
         X, Y = matrices()
         make.dataset(
@@ -51,18 +48,15 @@ def files(comm, mpi_tmp_path):
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    """Some ten pieces of a dataset, and blocks of a text."""
     monkeypatch.setattr(source_module, "PIECE_NNZ", 60)
     monkeypatch.setattr(train_module, "SvmlightStream", lambda *given: text_stream.SvmlightStream(*given, block_bytes=900))
 
 
 def result_of(run):
-    """The bytes of what a pass leaves."""
     return (run / "model.h5").read_bytes(), (run / "history.csv").read_bytes()
 
 
 def check(comm, folder, name, method, data, options):
-    """Collective. Train on all ranks and on one: the same bytes."""
     report = train(method, comm, data, folder / name, options)
     alone = make.by_one_rank(comm, lambda: train(method, None, data, folder / f"{name} alone", options))
     assert result_of(folder / name) == result_of(folder / f"{name} alone")
@@ -80,7 +74,6 @@ def test_warning_of_sorted_rows(comm, files, small_pieces):
 
 @pytest.mark.parametrize("method", ["mbw"])
 def test_text(comm, files, small_pieces, method):
-    """Also the bits of the dataset of the same rows, whose labels have the same names."""
     options = {"voted": True}
     sets = options | {"label": tuple("01234")}
     check(comm, files, "sets", method, files / "sets.svm", sets)
@@ -94,7 +87,6 @@ def test_text(comm, files, small_pieces, method):
 
 @pytest.mark.parametrize(("method", "size"), [("mbw", 12)])
 def test_live_features(comm, files, small_pieces, method, size):
-    """Which ones stay is decided by the labels of all ranks."""
     options = {"live_features": size, "voted": True}
     check(comm, files, "data", method, files / "data.h5", options)
     check(comm, files, "sets", method, files / "sets.svm", options | {"label": tuple("01234")})
@@ -122,28 +114,3 @@ def test_initial_model_of_other_ranks(comm, files, small_pieces):
     data = files / "data.h5"
     make.by_one_rank(comm, lambda: train("mbw", None, data, files / "a", options).model)
     check(comm, files, "b", "mbw", data, options | {"split": "b", "initial_model": files / "a" / "model.h5"})
-
-
-def test_invalid_input_fails_on_all_ranks(comm, files, small_pieces):
-    def write():
-        X, Y = matrices()
-        X = X.tolil()
-        X[70, 5] = -3
-        make.dataset(files / "negative.h5", X.tocsr(), Y)
-
-    make.by_one_rank(comm, write)
-    for data, options, kind, words in (
-        ("data.h5", {"label": ("9",)}, ConfigError, "no label '9'"),
-        ("absent.h5", {}, DataError, "absent.h5"),
-        ("sets.svm", {}, DataError, r"row 1 \(from 0\)"),
-        ("class.svm", {"shuffle": True}, ConfigError, "--shuffle"),
-        ("data.h5", {"initial_model": files / "absent"}, DataError, "absent"),
-        ("negative.h5", {}, DataError, r"row 70 \(from 0\) has the value -3"),
-    ):
-        with pytest.raises(kind, match=words) as error:
-            train("mbw", comm, files / data, files / "run", options)
-        assert len(set(comm.allgather(str(error.value)))) == 1
-    with pytest.raises(NonFiniteError):
-        train("pa", comm, files / "data.h5", files / "run", {"epsilon": 1e308, "gamma": 0.0})
-    comm.Barrier()
-    assert not (files / "run" / "model.h5").exists()

@@ -1,7 +1,6 @@
-"""PSBML on any number of ranks: the textbook cycle, the bits of one rank, and the asynchronous mode."""
+"""PSBML on any number of ranks: the textbook cycle, the bits of one rank, the asynchronous mode, and `on_cycle`."""
 
 import csv
-from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -14,11 +13,11 @@ from support.methods import AtLook
 from support.oracles_psbml import psbml_cycle
 from support.training import changed, same_as_alone, train
 
+from hpcml import PsbmlClassifier, mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.methods.psbml.asynchronous import Asynchronous
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.problem import RowStore
 from hpcml.methods.psbml.run import TorusRun
 from hpcml.methods.psbml.snapshot import HISTORY
 from hpcml.methods.psbml.synchronous import Synchronous
@@ -40,12 +39,10 @@ OFTEN_OTHER = {"bytes_sent", "seconds"}  # columns that depend on the ranks
 
 @pytest.fixture
 def comm():
-    """All ranks: training works on a duplicate of what it is given anyway, and the tests compare with COMM_SELF themselves."""
     return MPI.COMM_WORLD
 
 
 def write(comm, path, n_rows, n_features, n_classes, density=0.4, seed=3):
-    """A dataset made by rank 0, for all; its X and y."""
     X, y, Y = class_data(seed, n_rows, n_features, n_classes, density)
     dataset_for_all(comm, path, X, Y)
     return X, y
@@ -61,12 +58,10 @@ def history(run):
 
 
 def rank_independent(run):
-    """The history without what depends on the ranks."""
     return [{key: value for key, value in line.items() if key not in OFTEN_OTHER} for line in history(run)]
 
 
 def gathered(comm, slots):
-    """All nodes' arrays on every rank, as lists."""
     return {
         node: values for of_rank in comm.allgather({n: s.tolist() for n, s in slots.items()}) for node, values in of_rank.items()
     }
@@ -84,7 +79,6 @@ N_CYCLES, N_ROWS, N_FEATURES = 3, 90, 6
 
 @cache
 def textbook(grid, kind, learner, n_classes, begin):
-    """The states after each cycle, from those with which the nodes begin (a tuple of tuples)."""
     X, y, _ = class_data(3, N_ROWS, N_FEATURES, n_classes, 0.4)
     X = X if learner == "svm" else X.toarray().astype(np.float64 if learner == "bayes" else np.float32)
     slots, found = {node: list(rows) for node, rows in enumerate(begin)}, []
@@ -117,9 +111,9 @@ def test_cycles_are_those_of_the_textbook(comm, mpi_tmp_path, grid, kind, learne
                     assert weight == np.float32(1.0 - (least - low) / (high - low) if high > low else 1.0)
 
 
-def test_a_node_that_knows_one_class_has_no_opinion(comm, mpi_tmp_path):
+def test_classifier_of_one_class_is_ignored(comm, mpi_tmp_path):
     X = np.random.default_rng(0).standard_normal((24, 3)).astype(np.float32)
-    y = np.arange(24) < 2  # two rows have the label, so at most two of four nodes know both classes
+    y = np.arange(24) < 2  # two rows have the label, so at most two of four nodes have both classes
     dataset_for_all(comm, mpi_tmp_path / "data.h5", X, y[:, None])
     options = PsbmlOptions(base=("tree", "min_samples_leaf=1"), grid="4x1", neighbourhood="L5", replace=0.5, seed=2)
     with DataFile(mpi_tmp_path / "data.h5") as opened:
@@ -162,7 +156,7 @@ def test_model_has_the_bytes_of_one_rank(comm, mpi_tmp_path, grid, kind, base, n
     assert {line["auc"] == "nan" for line in ranks} == {n_classes > 2}
 
 
-def test_a_signal_among_the_assessments_loses_nothing(comm, mpi_tmp_path, monkeypatch):
+def test_signal_during_assessment_loses_no_cycle(comm, mpi_tmp_path, monkeypatch):
     write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
     options, signals, judge = (
         PsbmlOptions(grid="2x2", cycles=6 * comm.size, asynchronous=True),
@@ -172,7 +166,7 @@ def test_a_signal_among_the_assessments_loses_nothing(comm, mpi_tmp_path, monkey
 
     def judge_and_a_signal(self, cycle, entries):
         judged = judge(self, cycle, entries)
-        if cycle >= 2 * comm.size:  # of the second time, amid the others
+        if cycle >= 2 * comm.size:  # in the second batch, between other assessments
             signals.left = 0
         return judged
 
@@ -185,92 +179,40 @@ def test_a_signal_among_the_assessments_loses_nothing(comm, mpi_tmp_path, monkey
     assert [int(line["cycle"]) for line in history(mpi_tmp_path / "run")] == list(range(6 * comm.size + 1))
 
 
-@pytest.fixture
-def grids(monkeypatch):
-    """The Asynchronous objects that a training makes."""
-    made, begin, step = [], Asynchronous.__init__, Asynchronous.step
-
-    def noted(self, *args):
-        made.append(self)
-        self.steps = Counter()
-        begin(self, *args)
-
-    def counted(self, node):
-        self.steps[node] += 1
-        step(self, node)
-
-    monkeypatch.setattr(Asynchronous, "__init__", noted)
-    monkeypatch.setattr(Asynchronous, "step", counted)
-    return made
-
-
-def cycles_of_nodes(comm, grid):
-    """How many cycles each node has done, from the ranks that host them."""
-    own = {node: int(grid.table[node, 0]) for node in grid.slots}
-    assert own == {node: grid.steps[node] for node in grid.slots}
-    return {node: n for of_rank in comm.allgather(own) for node, n in of_rank.items()}
-
-
 @pytest.mark.parametrize(("size", "kind"), [("3x3", "C9"), ("2x1", "L5")])
-def test_asynchronous_run_does_its_cycles(comm, mpi_tmp_path, grids, size, kind):
+def test_asynchronous_run_completes_its_cycles(comm, mpi_tmp_path, monkeypatch, size, kind):
+    grids, begin = [], Asynchronous.__init__
+    monkeypatch.setattr(Asynchronous, "__init__", lambda self, *args: (grids.append(self), begin(self, *args))[1])
     write(comm, mpi_tmp_path / "data.h5", 200, 6, 3, density=1.0)
     options = PsbmlOptions(grid=size, neighbourhood=kind, cycles=4, asynchronous=True)
     report = train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
-    n_nodes = np.prod(parse_grid(size))
     (grid,) = grids
-    done = cycles_of_nodes(comm, grid)
-    assert len(done) == n_nodes
-    assert max(comm.allgather(min((done[node] for node in grid.slots), default=0))) >= 4  # the fastest rank with all its nodes
+    assert sorted(gathered(comm, grid.slots)) == list(range(np.prod(parse_grid(size))))
+    done = min((grid.table[node, 0] for node in grid.slots), default=0)
+    assert max(comm.allgather(done)) >= 4  # the fastest rank with all its nodes
     lines = history(mpi_tmp_path / "run")
     assert [int(line["cycle"]) for line in lines] == [0, 1, 2, 3, 4]
     assert report.validation_error == min(float(line["error"]) for line in lines)
-    assert report.validation_error < 0.5  # three classes: guessing errs in two of three
+    assert report.validation_error < 0.5  # guessing among three classes: 0.67
     for line in lines[1:]:
         assert 0 < int(line["distinct_rows"]) <= 180
         assert float(line["f_min"]) <= float(line["f_max"])
     model = ClassifierModel(report.model)
     assert model.margin_rows.size == report.n_margin_rows
-    for node, slots in grid.slots.items():  # node size stays, and every row is in the store
+    for node, slots in grid.slots.items():  # the number of slots does not change, and the store has every row
         assert slots.size == grid.problem.first_slots[node].size
         grid.store.take(slots)
         assert (grid.problem.start[slots] >= 0).all()
 
 
-def test_messages_refer_only_to_rows_that_were_received(comm, mpi_tmp_path, monkeypatch):
-    """Each pack_for's states hold only rows that the reader has, and each row's values arrive once from a rank."""
-    messages, unpack = [], Asynchronous._unpack
-
-    def checked(self, rank, arrays):
-        unpack(self, rank, arrays)
-        for node in arrays[1].tolist():
-            for state in (self.populations, self.previous):
-                self.store.take(state[node].positions)  # KeyError: never seen
-        messages.append(rank)
-
-    received, unpack_from = {}, RowStore.unpack_from
-
-    def once(self, rank, arrays):
-        seen = received.setdefault((id(self), rank), set())
-        assert not seen & set(arrays[0].tolist())
-        seen |= set(arrays[0].tolist())
-        unpack_from(self, rank, arrays)
-
-    monkeypatch.setattr(Asynchronous, "_unpack", checked)
-    monkeypatch.setattr(RowStore, "unpack_from", once)
-    write(comm, mpi_tmp_path / "data.h5", 200, 30, 2, density=0.1)
-    options = PsbmlOptions(base=("linear-svm",), grid="4x2", neighbourhood="L5", cycles=10, replace=0.9, asynchronous=True)
-    train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
-    assert bool(messages) == (comm.size > 1)
-
-
 @pytest.mark.more("ranks", one_in=2)
-@pytest.mark.usefixtures("in_step")  # else one rank may do all cycles before it hears of the stop
+@pytest.mark.usefixtures("in_step")  # else one rank may complete all cycles before the signal reaches it
 @pytest.mark.parametrize("size", ["2x2", "2x1"])
 def test_asynchronous_run_is_interrupted_and_finishes(comm, mpi_tmp_path, monkeypatch, size):
     write(comm, mpi_tmp_path / "data.h5", 200, 6, 2, density=1.0)
     options = PsbmlOptions(grid=size, neighbourhood="L5", cycles=60, asynchronous=True)
     run = mpi_tmp_path / "run"
-    for turn, n in enumerate((12, 1, 12)):  # so many steps of the last rank, which has nodes
+    for turn, n in enumerate((12, 1, 12)):  # number of steps of the last rank, which has nodes
         signals = AtLook(n + 1 if comm.rank == comm.size - 1 else 10**6)
         with pytest.raises(Interrupted, match="a signal arrived"):
             train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=turn > 0, signals=signals)
@@ -280,14 +222,14 @@ def test_asynchronous_run_is_interrupted_and_finishes(comm, mpi_tmp_path, monkey
         with pytest.raises(Interrupted):
             train("psbml", None, mpi_tmp_path / "data.h5", run, changed(options, time_limit=1e-9), resume=True)
     comm.Barrier()
-    monkeypatch.undo()  # to the end each rank goes its own way
+    monkeypatch.undo()  # the ranks no longer run in step
     report = train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=True)
     lines = history(run)
     assert [int(line["cycle"]) for line in lines] == list(range(61))
     assert report.validation_error == min(float(line["error"]) for line in lines) < 0.5
 
 
-def test_asynchronous_run_ends_at_a_plateau_and_trains_no_further(comm, mpi_tmp_path, grids):
+def test_asynchronous_run_ends_at_a_plateau(comm, mpi_tmp_path):
     write(comm, mpi_tmp_path / "data.h5", 200, 6, 2, density=1.0)
     options = PsbmlOptions(grid="3x2", cycles=500, patience=3, asynchronous=True)
     report = train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
@@ -295,23 +237,7 @@ def test_asynchronous_run_ends_at_a_plateau_and_trains_no_further(comm, mpi_tmp_
     errors = [float(line["error"]) for line in lines[1:]]
     assert len(errors) - 1 - errors.index(min(errors)) == 3
     assert report.validation_error == min(float(line["error"]) for line in lines)
-    assert max(cycles_of_nodes(comm, grids[0]).values()) < 500
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"grid": "9x9"}, r"--grid 9x9"),
-        ({"judge": "auc"}, r"--judge auc"),
-        ({"base": ("sklearn.naive_bayes.MultinomialNB",)}, "MultinomialNB"),  # the rows have negative values
-    ],
-)
-def test_invalid_options_fail_on_all_ranks_and_leave_no_run(comm, mpi_tmp_path, options, words):
-    write(comm, mpi_tmp_path / "data.h5", 40, 5, 3)
-    with pytest.raises(ConfigError, match=words) as error:
-        train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", PsbmlOptions(**{"grid": "2x1", **options}))
-    assert len(set(comm.allgather(str(error.value)))) == 1
-    assert not (mpi_tmp_path / "run").exists()
+    assert len(lines) < 500
 
 
 def test_a_failing_assessment_ends_all_ranks(comm, mpi_tmp_path, monkeypatch):
@@ -327,4 +253,50 @@ def test_a_failing_assessment_ends_all_ranks(comm, mpi_tmp_path, monkeypatch):
         patch.setattr(TorusRun, "_assess_cycle", failing)
         with pytest.raises(ConfigError, match="too many rows"):
             train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
-    train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "again", changed(options, cycles=3))  # nothing is under way
+    train(
+        "psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "again", changed(options, cycles=3)
+    )  # no message of the failed run is left
+
+
+CYCLES = 4
+
+
+def rows_of_nodes(comm, X, y):
+    cycles = []
+    own = np.arange(len(y)) % comm.size == comm.rank if comm.size > 1 else np.ones(len(y), bool)
+    order = np.concatenate([np.flatnonzero(np.arange(len(y)) % comm.size == rank) for rank in range(comm.size)])
+    PsbmlClassifier(cycles=CYCLES, comm=comm).fit(X[own], y[own], on_cycle=cycles.append)
+    found = []
+    for cycle in cycles:
+        parts = comm.allgather((cycle.cycle, dict(cycle.rows), dict(cycle.weights)))
+        assert len({number for number, *_ in parts}) == 1
+        found.append([{node: values for part in parts for node, values in part[k].items()} for k in (1, 2)])
+    return order, found
+
+
+def test_on_cycle_sees_the_same_rows_on_any_number_of_ranks(comm):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(120, 3)).astype(np.float32)
+    y = (X[:, 0] + rng.normal(size=120) > 0).astype(int)
+    order, together = rows_of_nodes(comm, X, y)
+    _, alone = rows_of_nodes(mpi.self_comm(), X[order], y[order])
+    assert len(together) == len(alone) == CYCLES
+    for (rows, weights), (expected_rows, expected_weights) in zip(together, alone, strict=True):
+        assert sorted(rows) == list(range(9))
+        for node in rows:
+            assert (rows[node] == expected_rows[node]).all()
+            assert (weights[node] == expected_weights[node]).all()
+            assert (weights[node] >= 0).all() and (weights[node] <= 1).all()
+        n_slots = sum(of.size for of in rows.values())
+        assert n_slots == sum(of.size for of in together[0][0].values())  # the number of slots is constant
+    assert max(of.max() for of in together[-1][1].values()) > 0
+
+
+def test_an_error_in_on_cycle_ends_all_ranks(comm):
+    def fail(cycle):
+        if comm.rank == comm.size - 1 and cycle.cycle == 2:
+            raise ValueError("on purpose")
+
+    X = np.arange(40.0).reshape(-1, 1)
+    with pytest.raises(Exception, match="on purpose"):
+        PsbmlClassifier(cycles=CYCLES, comm=comm).fit(X, np.arange(40) % 2, on_cycle=fail)

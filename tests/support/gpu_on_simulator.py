@@ -25,7 +25,6 @@ TWINS = {KernelDensities: gpu_bayes.KernelDensitiesOnGpu, GaussianDensities: gpu
 
 
 def rows(rng, n, kind):
-    """Counts, many values, a constant, a column of zeros, one mostly zero, tiny ones and halves; float32 or float64."""
     X = np.zeros((n, 7))
     X[:, 0] = rng.poisson(1.5, n)
     X[:, 1] = rng.normal(size=n)
@@ -37,7 +36,6 @@ def rows(rng, n, kind):
 
 
 def differences(folder):
-    """The largest differences from the CPU of confidences and of logarithms, by learner, kind of rows and classes."""
     rng, found = np.random.default_rng(5), {}
     gpu_bayes._MOST_ROWS = 20  # so that there are several blocks
     for cpu, gpu in TWINS.items():
@@ -65,7 +63,6 @@ def differences(folder):
 
 
 def runs(folder):
-    """Whole runs on the CPU and the device, with the rows and classifiers that they leave."""
     rng, lines = np.random.default_rng(2), []
     for i in range(90):
         values = rng.normal(size=3) + (i % 2)
@@ -95,7 +92,6 @@ def runs(folder):
 
 
 def estimators(_):
-    """The estimator on the CPU and the device: what it learns scores on the CPU."""
     rng, found = np.random.default_rng(2), {}
     y = np.arange(90) % 2
     X = rng.normal(size=(90, 3)) + y[:, None]
@@ -112,7 +108,6 @@ def estimators(_):
 
 
 def run(*tokens):
-    """A command line, on one rank."""
     cli.run([str(token) for token in tokens], mpi.self_comm)
 
 

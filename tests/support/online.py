@@ -1,4 +1,4 @@
-"""Learners in memory, and passes that are interrupted again and again."""
+"""Learners in memory, and passes that are interrupted after every piece."""
 
 from dataclasses import replace
 
@@ -12,7 +12,6 @@ from support.training import train
 
 
 def shard_of(X, Y, first_row=0):
-    """The rows as those of a file."""
     X, Y = sp.csr_matrix(X, dtype=np.float32), sp.csr_matrix(Y)
     X.eliminate_zeros()
     (m, d), n_labels = X.shape, Y.shape[1]
@@ -21,14 +20,12 @@ def shard_of(X, Y, first_row=0):
 
 
 def rows_of(X):
-    """Each row as the oracle wants it."""
     X = sp.csr_matrix(X, dtype=np.float32)
     X.eliminate_zeros()
     return [dict(zip(X[[i]].indices.tolist(), X[[i]].data.tolist(), strict=True)) for i in range(X.shape[0])]
 
 
 def learnt(method, X, Y, options, labels=None):
-    """A state that has learnt from all rows."""
     shard = shard_of(X, Y)
     state = LearnerState(options, method, shard.n_labels, shard.n_features, labels)
     state.learn(shard, shard.rows)
@@ -36,7 +33,6 @@ def learnt(method, X, Y, options, labels=None):
 
 
 def same(a, b):
-    """Two states have the same bits, in whatever form they hold them and whichever slots they put them in."""
     (numbers, rows), (others, other_rows) = a.model_features(), b.model_features()
     if a.n_rows != b.n_rows or numbers.tolist() != others.tolist() or a.n_lanes != b.n_lanes:
         return False
@@ -45,7 +41,6 @@ def same(a, b):
 
 
 def resumed(data, run, options):
-    """The report of a pass of mbw that is interrupted after every piece."""
     for rounds in range(1000):
         try:
             return train("mbw", None, data, run, replace(options, time_limit=1e-9), resume=rounds > 0)

@@ -1,4 +1,4 @@
-"""Twins of naive Bayes, its boosting and its stages, row by row, from the paper's text (Wilbur 2000). Rows are sets of features."""
+"""Naive Bayes, boosted and in stages, row by row, from the text of Wilbur 2000. Rows are sets of features."""
 
 import math
 
@@ -10,7 +10,6 @@ LOG_19 = math.log(19)
 
 
 def rows_of(X):
-    """The set of features that each row has a value other than 0 of."""
     return [{j for j, x in enumerate(row) if x != 0} for row in X.toarray()]
 
 
@@ -33,13 +32,12 @@ def naive_bayes(rows, has, smoothing=0.5, min_weight=1.5, weights=None):
 
 
 def score(row, found):
-    """The sum of the weights of the terms that a row contains, in the order of the terms."""
     return sum((found[term] for term in sorted(row) if term in found), 0.0)
 
 
 def pool_adjacent_violators(scores, has, weights):
-    """{score: probability}, not decreasing, of maximal likelihood."""
-    pools = []  # the scores of each, its weight and that of the rows with the label
+    """{score: non-decreasing maximum-likelihood probability}"""
+    pools = []  # [scores, weight, weight of the positive rows]
     for value in sorted(set(scores)):
         mine = [(w, y) for s, y, w in zip(scores, has, weights, strict=True) if s == value]
         pools.append([[value], sum(w for w, _ in mine), sum(w for w, y in mine if y)])
@@ -50,18 +48,17 @@ def pool_adjacent_violators(scores, has, weights):
 
 
 def hypothesis(probability, value):
-    """h of any score: that of the smallest training score which is not below it, or of the largest one."""
+    """The probability of the smallest training score that is not below `value`, else of the largest one."""
     above = [known for known in probability if known >= value]
     return probability[min(above) if above else max(probability)]
 
 
 def boosted(rows, has, test_rows, n_rounds=6, trim=0.2, **options):
-    """The final hypothesis (from 0 to 1) for test rows, and ε of every round."""
     w = [1.0 / len(rows)] * len(rows)
     used, votes, totals, epsilons = list(range(len(rows))), [], np.zeros(len(test_rows)), []
     for _ in range(n_rounds):
         p = [value / sum(w) for value in w]
-        scale = len(used) / sum(p[i] for i in used)  # ours: weights of 1 on average
+        scale = len(used) / sum(p[i] for i in used)  # mean weight 1, a choice of ours
         if len({has[i] for i in used}) < 2:
             break
         found, _ = naive_bayes([rows[i] for i in used], [has[i] for i in used], weights=[scale * p[i] for i in used], **options)
@@ -90,7 +87,7 @@ def boosted(rows, has, test_rows, n_rounds=6, trim=0.2, **options):
 
 
 def staged(rows, has, test_rows, stage, cut=LOG_19, factors=(3.0,), **options):
-    """The place of each test row: the stage that it stays in, and its value there. `stage` trains one: its scores of rows."""
+    """(number of stages passed, score) of each test row; `stage` trains a stage and returns its scoring function."""
     positive = [row for row, y in zip(rows, has, strict=True) if y]
     first, _ = naive_bayes(rows, has, **options)
     negative = [row for row, y in zip(rows, has, strict=True) if not y]
@@ -110,8 +107,6 @@ def staged(rows, has, test_rows, stage, cut=LOG_19, factors=(3.0,), **options):
 
 
 def bayes_stage(**options):
-    """A stage of naive Bayes."""
-
     def stage(positive, negative):
         found, _ = naive_bayes(positive + negative, [1] * len(positive) + [0] * len(negative), **options)
         return lambda row: score(row, found)
@@ -120,8 +115,6 @@ def bayes_stage(**options):
 
 
 def svm_stage(n_features):
-    """A stage of a support vector machine, of the terms whose chi-square is above 3.84."""
-
     def stage(positive, negative):
         rows, chosen = positive + negative, []
         for term in range(n_features):

@@ -88,7 +88,6 @@ class Learner:
                 v[:] = [min(max(weight, LEAST), MOST) for weight in v]
 
     def weights(self):
-        """feature -> list of final, or averaged, weights; of every feature seen."""
         hypotheses = [*self.hypotheses, (self.w, self.right)]
         total = sum(c for _, c in hypotheses)
         if not self.voted or total == 0:
@@ -99,6 +98,5 @@ class Learner:
         }
 
     def linear(self):
-        """feature -> weight of the linear score of the same sign, BIAS included."""
         out = {j: v[0] - (v[1] if len(v) > 1 else 0.0) - (self.theta if self.winnow else 0.0) for j, v in self.weights().items()}
         return {BIAS: 0.0, **out}

@@ -1,4 +1,4 @@
-"""The cycle of PSBML as the paper tells it: dictionaries and loops over the nodes, one row at a time, no ranks."""
+"""The cycle of PSBML as described in the paper: dictionaries and loops over the nodes, one row at a time, no ranks."""
 
 from collections import Counter
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from hpcml import rng
 
-# Which nodes, so many columns and rows away, see each other.
+# Conditions on the distance in columns and rows for nodes to be neighbours.
 NEAR = {
     "L5": lambda x, y: abs(x) + abs(y) <= 1,
     "L9": lambda x, y: (x == 0 or y == 0) and abs(x) + abs(y) <= 2,
@@ -16,7 +16,6 @@ NEAR = {
 
 
 def neighbourhood(width, height, kind, node):
-    """The nodes that `node` sees, in ascending order, each once."""
     found = set()
     for dx in range(-2, 3):
         for dy in range(-2, 3):
@@ -26,7 +25,6 @@ def neighbourhood(width, height, kind, node):
 
 
 def certainty(classifier, row):
-    """How far one row (1 × d) is from the boundary between the two likeliest classes."""
     if hasattr(classifier, "predict_proba"):
         best, second = sorted(classifier.predict_proba(row)[0].tolist(), reverse=True)[:2]
         return best - second
@@ -52,7 +50,7 @@ def psbml_cycle(X, y, slots, make, width, height, kind, probability, seed, cycle
         for row in set(slots[node]):
             seen = [float("inf")]
             for judge in neighbourhood(width, height, kind, node):
-                if judge in judges:  # one that knows a single class has no opinion
+                if judge in judges:  # a node with a single class has no classifier
                     if (judge, row) not in certain:
                         certain[judge, row] = certainty(judges[judge], X[[row]])
                     seen.append(certain[judge, row])
@@ -66,7 +64,7 @@ def psbml_cycle(X, y, slots, make, width, height, kind, probability, seed, cycle
 
     new_slots, new_fitness = {}, {}
     for node in range(n_nodes):
-        tickets = []  # (node, row), how much the row weighs there
+        tickets = []  # ((node, row), number of slots, weight)
         for other in neighbourhood(width, height, kind, node):
             for row, count in sorted(Counter(slots[other]).items()):
                 tickets.append(((other, row), count, weight(other, row)))

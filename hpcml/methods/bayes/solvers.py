@@ -47,8 +47,6 @@ Line = tuple[float, ...]
 
 
 class BayesRisk(Risk):
-    """The rows as binary features (non-zero values are present), the smoothing, and the minimum weight."""
-
     shares_columns = False  # every feature is counted separately
     has_linear_scores = False  # features are binary; parts may be combined, headings hidden
 
@@ -161,17 +159,13 @@ class BayesSolver(Solver):
         return out
 
     def _slices(self, rows: np.ndarray) -> Iterator[slice]:
-        """Yield slices of `rows`; the stop condition is checked between them."""
         n_values = rows.size * self.rows.data.size // max(1, self.rows.n_local)
         yield from self.stop.slices(slices.row_slices(rows.size, n_values))
 
     def weights(
         self, number: int, columns: np.ndarray, positive: np.ndarray, negative: np.ndarray, n_positive: float, n_negative: float
     ) -> Weights:
-        """Return the weights of the columns of label `number`, without small ones and hidden columns.
-
-        `positive` and `negative` are the numbers, or the weights, of the positive and negative rows with each column.
-        """
+        """Return a label's weights; `positive` and `negative` are the numbers, or weights, of the rows with each column."""
         w, absent = np.empty((2, columns.size))
         counts = positive.astype(np.float64), negative.astype(np.float64)
         kernels.log_odds(*counts, float(n_positive), float(n_negative), self.risk.smoothing, w, absent)
@@ -286,9 +280,7 @@ class StagedSolver(BayesSolver):
         return self.join_parts(parts, [part.bias for part in parts]), n, history
 
     def train_stage(self, number: int, positives: np.ndarray, columns: np.ndarray, counts: np.ndarray, hard: np.ndarray) -> Weights:
-        """Return the weights from the positive rows, `counts` of which have each column, and the hard negative rows. Raises
-        Stopped.
-        """
+        """Return the weights from the positive rows, `counts` of which have each column, and the hard negative rows."""
         hard_columns, hard_counts = self.count(hard)
         self._counts[hard_columns] = hard_counts
         others = self._counts[columns]

@@ -50,10 +50,9 @@ class LiveFeatures:
     def map_rows(
         self, shard: Shard, rows: np.ndarray, importance: Callable[[], np.ndarray], reset: Callable[[np.ndarray], None]
     ) -> Iterator[tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]]:
-        """Yield parts of `rows` as (CSR arrays over slots, positions in them, rows of the shard).
+        """Yield parts of `rows` as (CSR arrays over slots, positions in them, rows of the shard); one empty part without rows.
 
-        Between parts, `importance` ranks the features and `reset` clears slots. Without rows, one empty part is yielded, which
-        compiles the kernels.
+        Between parts, `importance` ranks the features and `reset` clears slots.
         """
         done, allow_dropping = 0, False
         while done < rows.size or rows.size == 0:

@@ -21,7 +21,6 @@ def find(keys, number):
 
 @njit
 def put_all(keys, slots, numbers, slot_of):
-    """Fill an empty table: numbers[i] has the slot slot_of[i]."""
     for i in range(numbers.size):
         index = find(keys, numbers[i])
         keys[index], slots[index] = numbers[i], slot_of[i]

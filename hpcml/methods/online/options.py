@@ -11,10 +11,7 @@ from hpcml.options import FREE, Between, Flag, Only, Range, Seconds, Several, ch
 
 @dataclass(frozen=True)
 class OnlineLearner:
-    """A learner: its code in `kernels`, and the names and initial values of its weight vectors.
-
-    With two vectors, for and against, the difference is the importance of a feature.
-    """
+    """A learner: its code in `kernels`, and the initial values of its weight vectors, one or two (for and against)."""
 
     code: int
     weights: dict[str, float]

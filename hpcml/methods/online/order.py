@@ -27,10 +27,7 @@ AVERAGES = "averages the intermediate models and then makes fewer errors"
 
 
 class RowOrder:
-    """Counts the runs of consecutive positive rows of this rank's labels, in the order of the pass.
-
-    `runs`, `positives`, `last` (B each, int64): runs, positive rows, and the position of the last positive row.
-    """
+    """Counts runs of consecutive positive rows of a rank's labels; `last` is the position of the last positive row."""
 
     def __init__(self, lane_of: np.ndarray, n_lanes: int) -> None:
         """`lane_of` maps a label number to its index among this rank's labels, or −1."""
@@ -39,7 +36,6 @@ class RowOrder:
         self.last = np.full(n_lanes, -2, dtype=np.int64)
 
     def add(self, shard: Shard, rows: np.ndarray) -> None:
-        """Count the runs of `rows` (positions in the shard), in this order."""
         labels = read_only(shard.y_indptr, shard.y_indices)
         count_runs(rows, *labels, self.lane_of, self.n_rows, self.last, self.runs, self.positives)
         self.n_rows += rows.size

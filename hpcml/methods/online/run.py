@@ -1,10 +1,11 @@
-"""A pass from its first row to its last: progressive error, checkpoints, signals, time limit."""
+"""A pass from its first row to its last: progressive error, checkpoints, signals, time limit; and its costs for `hpcml plan`."""
 
 from __future__ import annotations
 
 import time
 import zlib
 from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from hpcml.files.slabs import Slab
 from hpcml.files.table import write_table
 from hpcml.log import plural
 from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES
-from hpcml.methods.online.options import MbwOptions, OnlineOptions
+from hpcml.methods.online.options import MbwOptions, OnlineOptions, with_bias
 from hpcml.methods.online.order import N_NUMBERS, ORDER, RowOrder
 from hpcml.methods.online.saved import state_slabs
 from hpcml.methods.online.source import DatasetSource, RowStream, local_labels
@@ -25,12 +26,15 @@ from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoi
 from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import RunFolder
 from hpcml.run.profile import Profile
+from hpcml.run.session import Session, open_shared_dataset
 from hpcml.signals import StopSignals
 
 HISTORY_POINTS = 66  # after 1, 2, 4 … 2⁶³ rows, at the end, and at the end of an initial model
 # Columns of history.csv, with a line per label after 1, 2, 4, 8 … rows and at the end. Errors are shares of rows. They are
 # progressive: each row is predicted before it is learnt from. The recent error counts the rows since the line before.
 HISTORY = ("label", "rows", "positives", "false_positives", "false_negatives", "updates", "error", "recent_error")
+PILOT_SECONDS = 5.0  # of training, for `hpcml plan`
+GATHERED = 8  # labels whose weights are gathered as for a model
 
 
 class Pass(Job):
@@ -66,7 +70,6 @@ class Pass(Job):
         self.driver.run(self._turns(first), self, self.folder.log)
 
     def _turns(self, first: int) -> Generator[list[None], None, None]:
-        """Learn from the rows from number `first` on, one piece per turn. Collective."""
         pieces, compiled = self.source.pieces(first), False
         while True:
             with self.profile("read"):
@@ -115,10 +118,7 @@ class Pass(Job):
         self.has_checkpoint = True
 
     def _restore(self) -> int:
-        """Restore the newest checkpoint and return the number of rows of the source that it contains. Collective.
-
-        Raises DataError if every checkpoint is damaged or the data differ.
-        """
+        """Restore the newest checkpoint; return the number of rows of the source that it contains. Raises DataError. Collective."""
         path, source = self.checkpoints.newest(), self.source
         if path is None:
             self.folder.log("no checkpoint was written yet; starting from the beginning")
@@ -187,10 +187,7 @@ class Pass(Job):
 def feature_importance(
     comm: mpi.Comm, dataset: DataFile, split: str, labels: np.ndarray, shuffle: bool, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the maximum |u − v| over `labels`, and whether a row has the feature, for each feature, after a pass of mbw.
-
-    The labels are distributed over the ranks. Raises ConfigError (unknown split), DataError. Collective over `comm`.
-    """
+    """Return max |u − v| over `labels` of each feature after a pass of mbw, and which features occur. Collective over `comm`."""
     options = MbwOptions(split=split, shuffle=shuffle, seed=seed, min_positives=0)
     source = DatasetSource(comm, dataset, options)
     local = labels[local_labels(labels, comm.rank, comm.size)]
@@ -202,3 +199,50 @@ def feature_importance(
                 state.learn(shard, rows[:0])
         state.learn(shard, rows)
     return mpi.allreduce_maxima(comm, state.importance()), state.seen
+
+
+def bytes_needed(
+    name: str, options: OnlineOptions, n_labels: int, n_features: int, n_used: int, n_ranks: int
+) -> tuple[int, int, int]:
+    """Return the bytes of the weights (on the rank with most labels), of the model and of a checkpoint."""
+    n_local, n_live = local_labels(range(n_labels), 0, n_ranks).size, options.live_features
+    state = LearnerState(options, name, max(1, n_local), 0)  # no features: gives the width of a row of weights
+    n_vectors, n_saved = len(state.array_names), min(n_used, n_live or n_used)
+    weights = state.weights.shape[1] * state.weights.itemsize * ((n_live or n_features) + 1)
+    model = n_labels * (8 * (1 if options.final else 1 + n_vectors) * n_saved + 64) + 8 * n_features
+    return weights, model, n_labels * 8 * n_vectors * n_saved
+
+
+def time_first_rows(
+    session: Session, name: str, data: Path, options: OnlineOptions, n_ranks: int
+) -> tuple[float, float, float, int, int]:
+    """Return CPU seconds (slowest rank) to load, to train on the first rows and to gather the weights, and both numbers of rows.
+
+    Every rank trains as many labels as the first of `n_ranks` ranks. Collective over the session.
+    """
+    comm, began, n_done = session.comm, time.process_time(), 0
+    options = with_bias(options, name)
+    with open_shared_dataset(session, data) as dataset:
+        source = DatasetSource(comm, dataset, options)
+        local = local_labels(source.names, 0, n_ranks)
+        with mpi.agreed(comm, "allocating the weights"):
+            state = LearnerState(options, name, source.n_labels, source.n_features, source.labels[local])
+        order, loaded = RowOrder(state.lane_of, state.n_lanes), began
+        for shard, rows in source.pieces(0):
+            if not n_done:  # compile the kernels
+                state.learn(shard, rows[:0])
+                order.add(shard, rows[:0])
+                loaded = time.process_time()
+            state.learn(shard, rows, lambda importance: mpi.allreduce_maxima(comm, importance))
+            order.add(shard, rows)
+            n_done += rows.size
+            if mpi.agreed_any(comm, time.process_time() - loaded > PILOT_SECONDS):
+                break
+        trained, lanes, features = time.process_time(), range(min(GATHERED, local.size)), state.model_features()[1]
+        for lane in lanes:
+            state.final_weights(lane, features)
+            if not options.final:
+                state.state_arrays(lane, features)
+        gathered = (time.process_time() - trained) * local.size / max(1, len(lanes))
+        load, learn, gather = (mpi.allreduce_max(comm, each) for each in (loaded - began, trained - loaded, gathered))
+        return load, learn, gather, n_done, source.rows.size

@@ -28,7 +28,6 @@ MUST_MATCH = ("voted", "alpha", "beta", "theta", "margin", "epsilon", "gamma", "
 
 
 def option_attributes(options: OnlineOptions) -> dict[str, object]:
-    """Return the options of MUST_MATCH as attributes of a model."""
     values = {option_flag(name): getattr(options, name) for name in MUST_MATCH} | {"bias": bool(options.bias)}
     return {name: 0 if value is None else value for name, value in values.items()}
 
@@ -130,7 +129,6 @@ class InitialModel:
         self.names = self.model.label_names
 
     def restore(self, source: RowStream, state: LearnerState, local: np.ndarray) -> None:
-        """Copy the model into the state of the labels `local`. Raises DataError, ConfigError."""
         if source.vocabulary is not None and source.vocabulary != self.model.vocabulary:
             raise DataError(
                 f"{source.name}: features differ from those of --initial-model {self.path}; convert the data with --like"

@@ -58,14 +58,12 @@ class LearnerState:
 
     @property
     def seen(self) -> np.ndarray:
-        """Return a mask of the features (or slots) that occurred in a row."""
         return np.unpackbits(self._seen, bitorder="little")[: self.weights.shape[0] - 1].view(np.bool_)
 
     def learn(self, shard: Shard, rows: np.ndarray, largest: Callable[[np.ndarray], np.ndarray] = lambda values: values) -> None:
-        """Learn from `rows` (positions in the shard), in this order.
+        """Learn from `rows` (positions in the shard), in order. Raises DataError at a negative value (Winnow).
 
-        With live features, `largest` returns the maximum importance over all ranks, so this call is collective. Raises DataError
-        for a negative value (Winnow), after learning from the rows before it.
+        With live features, `largest` returns the maximum importance over all ranks, so this call is collective.
         """
         self.n_features = max(self.n_features, shard.n_features)
         o, csr = self.options, (shard.indptr, shard.indices, shard.data)
@@ -144,10 +142,7 @@ class LearnerState:
     def restore(
         self, labels: np.ndarray, n_rows: int, n_features: int, numbers: np.ndarray, read: Callable[[str, int], np.ndarray]
     ) -> None:
-        """Restore what `model_features` and `state_arrays` returned; `read(name, label)` returns an array.
-
-        Raises ValueError for invalid feature numbers.
-        """
+        """Restore what `model_features` and `state_arrays` returned; `read(name, label)` returns an array. Raises ValueError."""
         sound = numbers.dtype == np.int64 and numbers.ndim == 1 and bool((numbers[1:] > numbers[:-1]).all())
         if not sound or (numbers.size and not 0 <= numbers[0] <= numbers[-1] < n_features):
             raise ValueError("feature numbers are not ascending or out of range")

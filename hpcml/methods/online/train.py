@@ -55,11 +55,9 @@ class OnlineReport:
 
 
 def train(method: Method, session: Session, data: Path, target: Target, options: OnlineOptions) -> OnlineReport:
-    """Train one learner per label in a single pass. Collective over the session.
+    """Train one learner per label in a single pass; `data` is a dataset, svmlight text, or "-" for standard input of rank 0.
 
-    `data` is a dataset, or svmlight text: a file or "-" for standard input (of rank 0). The labels are distributed over the ranks;
-    every rank reads all rows. Without --bias or --no-bias there is an intercept, unless --initial-model has none. Raises
-    ConfigError, DataError, NonFiniteError; Interrupted after a signal or the time limit.
+    Raises ConfigError, DataError, NonFiniteError; Interrupted after a signal or the time limit. Collective over the session.
     """
     options.validate()
     comm, log, output, data = session.comm, session.log, target.output, Path(data)

@@ -108,7 +108,6 @@ class Asynchronous:
         self.deliver()
 
     def _with_fitness(self, node: int) -> Population:
-        """Return the population of a node; a local node gets the minimum of its latest confidences as fitness."""
         rows = self.populations[node]
         if node not in self.slots:
             return rows
@@ -157,7 +156,6 @@ class Asynchronous:
             self._unpack(rank, arrays)
 
     def close(self) -> None:
-        """End the message exchange; see `Mailbox.close`. Collective."""
         for rank, arrays in self.mailbox.close():
             self._unpack(rank, arrays)
 

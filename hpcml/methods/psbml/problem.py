@@ -31,10 +31,7 @@ class RowsInMemory:
 
 @dataclass
 class TorusProblem:
-    """The data, the torus and the base learner. Rows are identified by their positions in the split.
-
-    `first_slots` are the initial rows of each local node.
-    """
+    """The data, the torus and the base learner. Rows are identified by their positions in the split."""
 
     comm: mpi.Comm
     dataset: Any  # a DataFile or RowsInMemory
@@ -53,7 +50,6 @@ class TorusProblem:
 
     @cached_property
     def origin(self) -> bytes:
-        """Return a digest (32 bytes) that must match when a run is resumed."""
         text = f"{self.dataset.fingerprint} {self.classes.names}"
         return hashlib.sha256(text.encode() + self.classes.rows.tobytes() + self.classes.of.tobytes()).digest()
 
@@ -75,7 +71,6 @@ class TorusProblem:
 
     @contextmanager
     def computing(self, phase: str) -> Iterator[None]:
-        """Measure the time of the body, and extend it on the rank given by --slow-rank."""
         begin = time.perf_counter()
         with self.profile(phase):
             yield

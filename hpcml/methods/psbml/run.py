@@ -39,8 +39,6 @@ from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import RunFolder
 from hpcml.signals import StopSignals
 
-OnStep = Callable[[Synchronous, Snapshot], None]
-
 
 class TorusRun(Job):
     """The cycles of a run, or of a classifier in memory. The constructor is local."""
@@ -53,7 +51,7 @@ class TorusRun(Job):
         problem: TorusProblem,
         folder: RunFolder | None = None,
         signals: StopSignals | None = None,
-        on_step: OnStep | None = None,
+        on_step: Callable[[Synchronous, Snapshot], None] | None = None,
     ) -> None:
         """`folder` None: nothing is written. `on_step` is called after each synchronous cycle."""
         self.problem, self.folder, self.on_step = problem, folder, on_step
@@ -135,7 +133,6 @@ class TorusRun(Job):
                 self._assess([1.0] * self.comm.size)
 
     def _run_asynchronous(self, grid: Asynchronous) -> Generator[list[Snapshot] | None, None, None]:
-        """Run a step of a local node per turn, at this rank's speed, until the grid has completed its cycles."""
         nodes = itertools.cycle(self.slots)
         while True:
             if not self.slots or self.at_plateau or grid.cycles_done >= self.options.cycles:
@@ -151,14 +148,12 @@ class TorusRun(Job):
 
     @property
     def meets(self) -> bool:
-        """Return whether asynchronous cycles wait to be assessed: a full batch, or the last ones."""
         if self.grid is None or self.at_plateau:
             return False
         waiting = len(self.pending) > 0 or self.n_collected < self.options.cycles
         return len(self.pending) >= self.batch_size or (waiting and self.grid.cycles_done >= self.options.cycles)
 
     def meet(self) -> None:
-        """Assess the completed cycles of the asynchronous grid. Raises Stopped. Collective."""
         self._collect_state()
         costs = self.comm.allgather(self.step_seconds / self.steps if self.steps else 1e-3)  # ranks without nodes are fast
         while self.pending and not self.at_plateau:
@@ -174,10 +169,7 @@ class TorusRun(Job):
         self.slots, self.fitness, self.cycles = self.grid.slots, self.grid.fitness, self.grid.table[:, 0]
 
     def _assess(self, costs: list[float]) -> None:
-        """Assess a batch of cycles, log them, and write the history. Raises Stopped; the batch is then assessed later. Collective.
-
-        `costs`: the ranks' seconds per step. Cycles after a plateau do not count, since their number depends on the ranks.
-        """
+        """Assess a batch of cycles and write the history. `costs`: the ranks' seconds per step. Raises Stopped. Collective."""
         comm, judge, snapshots = self.comm, self.options.judge, self.pending[: self.batch_size]
         local: list[tuple[int, np.ndarray]] = []  # cycles that this rank assesses, with the entries of all nodes
         load = np.zeros(comm.size)  # each cycle is assigned to the rank that finishes it first
@@ -204,7 +196,7 @@ class TorusRun(Job):
         gathered = comm.allgather((small, [snapshot.facts for snapshot in snapshots]))
         results = {result.cycle: result for rank_results, _ in gathered for result in rank_results}
         for snapshot, facts in zip(snapshots, CycleFacts.merge([facts for _, facts in gathered]), strict=True):
-            if self.at_plateau:
+            if self.at_plateau:  # later cycles do not count, since their number depends on the ranks
                 break
             result = results[snapshot.cycle]
             self.history.append((result.cycle, result.error, result.auc, result.n_rows, *facts))

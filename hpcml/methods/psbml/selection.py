@@ -56,10 +56,9 @@ def replace(
     low: float,
     high: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a node's slots and their fitness after each was replaced with a probability; the inputs are not changed.
+    """Return a node's slots and their fitness after each was replaced with a probability.
 
-    A new row is drawn from `pool` (own and neighbours' rows, by node) in proportion to its weight, or uniformly if all weights are
-    0.
+    A new row is drawn from `pool` in proportion to its weight, or uniformly if all weights are 0.
     """
     index = np.arange(slots.size)
     chosen = np.flatnonzero(rng.uniform(seed, f"psbml replace {cycle} {node}", index) < probability)
@@ -77,16 +76,13 @@ def replace(
 
 
 def validation_sizes(sizes: np.ndarray, validation_share: float) -> np.ndarray:
-    """Return the number of validation rows of each class: `validation_share` of its rows, rounded."""
     return np.floor(validation_share * sizes + 0.5).astype(np.int64)
 
 
 def assign_nodes(classes: Classes, n_nodes: int, validation_share: float, seed: int) -> np.ndarray:
-    """Return the node of each row, or VALIDATION, stratified by class.
+    """Return the node of each row, or VALIDATION, stratified by class; node sizes differ by at most one.
 
-    Within a class, rows are ordered by random bits derived from their keys. The first `validation_sizes` rows are validation rows;
-    with groups, whole groups with about the same share of each class. The other rows are dealt to the nodes in turn, so node sizes
-    differ by at most one.
+    Within a class, rows are ordered by random bits derived from their keys. Groups of rows are not divided by the validation.
     """
     draws = rng.bits(seed, "psbml spread", classes.keys)
     order = np.lexsort((classes.rows, draws, classes.of))

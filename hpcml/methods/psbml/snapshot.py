@@ -39,7 +39,6 @@ class Snapshot:
 
 
 def make_entries(populations: dict[int, Population], low: float, high: float) -> np.ndarray:
-    """Return the rows of nodes with their weights (ENTRY), sorted by node and position."""
     parts = [np.empty(0, dtype=ENTRY)]
     for node, rows in sorted(populations.items()):
         part = np.empty(rows.positions.size, dtype=ENTRY)

@@ -27,11 +27,7 @@ class Synchronous:
         self.store = RowStore(problem, slots)
 
     def step(self, look: StopCheck = no_stop_check) -> Snapshot:
-        """Run one cycle. Collective.
-
-        An error raised by `look`, which is called before each node is trained or tests rows, is raised on all ranks; the cycle is
-        then repeated.
-        """
+        """Run one cycle. An error raised by `look` is raised on all ranks; the cycle is then repeated. Collective."""
         problem, comm, torus, begin = self.problem, self.problem.comm, self.problem.torus, time.monotonic()
         self.sent = 0
         with mpi.agreed(comm, "training the nodes"):
@@ -39,15 +35,16 @@ class Synchronous:
             with problem.computing("train"):
                 for node in self.slots:
                     look()
-                    judges[node] = self._train(node, self.cycle + 1)
+                    number = (self.cycle + 1) * torus.n_nodes + node
+                    judges[node] = problem.train(self.store.take(self.slots[node]), self.slots[node], "train", number)
             own = {node: selection.population(slots) for node, slots in self.slots.items()}
 
         # Exchange rows with the neighbours; the store then has their values.
         populations, messages = dict(own), {}
         with mpi.agreed(comm, "packing rows for neighbours"):
             for rank, nodes in torus.to_send.items():
-                pack_for = self.store.pack_for(rank, unique_sorted(own[node].positions for node in nodes))
-                messages[rank] = [*pack_for, *(array for node in nodes for array in (own[node].positions, own[node].counts))]
+                packed = self.store.pack_for(rank, unique_sorted(own[node].positions for node in nodes))
+                messages[rank] = [*packed, *(array for node in nodes for array in (own[node].positions, own[node].counts))]
         received = self._exchange(messages)
         with mpi.agreed(comm, "unpacking rows of neighbours"):
             for rank, arrays in received.items():
@@ -80,22 +77,15 @@ class Synchronous:
         with mpi.agreed(comm, "drawing rows"):
             new, options = {}, problem.options
             for node, slots in self.slots.items():
-                pool, load_rank_rows = [populations[neighbour] for neighbour in torus.neighbours(node)], populations[node]
-                known = (load_rank_rows.fitness[np.searchsorted(load_rank_rows.positions, slots)], pool, options.replace, low, high)
+                pool, own_rows = [populations[neighbour] for neighbour in torus.neighbours(node)], populations[node]
+                known = (own_rows.fitness[np.searchsorted(own_rows.positions, slots)], pool, options.replace, low, high)
                 new[node] = selection.replace(options.seed, self.cycle, node, slots, *known)
             self.slots = {node: slots for node, (slots, _) in new.items()}
             new_populations = {node: selection.population(*of_node) for node, of_node in new.items()}
             entries = make_entries(new_populations, low, high)
         return Snapshot(self.cycle, entries, CycleFacts(low, high, self.sent, time.monotonic() - begin))
 
-    def _train(self, node: int, cycle: int) -> object:
-        slots = self.slots[node]
-        return self.problem.train(self.store.take(slots), slots, "train", cycle * self.problem.torus.n_nodes + node)
-
     def _test(self, judges: dict[int, object], populations: dict[int, Population], look: StopCheck) -> dict[int, np.ndarray]:
-        """Return the minimum confidence of the local classifiers for each row of the local and neighbouring nodes. Raises as
-        `look`.
-        """
         problem = self.problem
         least = {node: np.full(rows.positions.size, np.inf) for node, rows in populations.items()}
         before: tuple[int, ...] = ()
@@ -119,6 +109,5 @@ class Synchronous:
     def _exchange_values(
         self, values: dict[int, np.ndarray], to_send: dict[int, list[int]], to_receive: dict[int, list[int]]
     ) -> list[tuple[int, np.ndarray]]:
-        """Send values of nodes, by rank, and return those of the nodes in `to_receive`. Collective over neighbours."""
         received = self._exchange({rank: [values[node] for node in nodes] for rank, nodes in to_send.items()})
         return [pair for rank, arrays in received.items() for pair in zip(to_receive[rank], arrays, strict=True)]

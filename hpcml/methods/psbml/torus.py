@@ -40,9 +40,8 @@ def fit_grid(n_rows: int, largest: str) -> str:
 
 @dataclass
 class Torus:
-    """A grid of width × height nodes that wraps round at its edges, distributed over ranks; node number = y · width + x.
+    """A grid of nodes that wraps round at its edges; node number = y · width + x. A rank hosts the consecutive `nodes`.
 
-    A rank hosts consecutive nodes (`nodes`, ascending): one if there are as many ranks as nodes, none if there are more ranks.
     `owners` (n_nodes) are the ranks of all nodes. For each other rank with a neighbour of a local node, `to_send` lists the local
     nodes that it needs, and `to_receive` its nodes that are needed here.
     """

@@ -15,7 +15,7 @@ from statistics import fmean
 import numpy as np
 
 import hpcml
-from hpcml.methods.psbml.adaboost import boosted
+from hpcml.methods.psbml.train import boosted
 from hpcml.model import learner as learners
 from hpcml.rng import uniform
 from launch.lab.core.exhibit import Claim, Finding, Numbers, claim

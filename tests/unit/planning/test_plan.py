@@ -52,7 +52,7 @@ def run(*tokens):
     cli.run([str(token) for token in tokens], mpi.self_comm)
 
 
-def test_sizes_are_those_of_training(data):
+def test_sizes_equal_those_of_training(data):
     found = read_sizes(mpi.self_comm(), data, asked("dual", min_positives=5))
     with DataFile(data) as opened:
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), opened, "train"), bias=False)
@@ -60,7 +60,7 @@ def test_sizes_are_those_of_training(data):
     assert (found.n_rows, found.n_columns) == (240, rows.n_columns)
     assert found.n_positive.tolist() == positive.tolist()
     assert found.n_pairs == rows.n_positive.sum() and found.n_trained == positive.size
-    assert found.n_values >= rows.data.size  # folded values are one
+    assert found.n_values >= rows.data.size  # folded features of a row become one value
 
 
 def test_sizes_from_numbers_follow_the_laws():
@@ -71,17 +71,17 @@ def test_sizes_from_numbers_follow_the_laws():
     drawn = [np.array(list(dict.fromkeys(row))[:30]) for row in words.tolist()]
     counts = np.bincount(np.concatenate(drawn), minlength=n_words)
     lonely = sum(bool((counts[row] == 1).any()) for row in drawn)
-    found = expected_words(n_rows, n_words, 30.0)
-    assert found.used == pytest.approx(np.count_nonzero(counts), rel=0.05)
-    assert found.columns == pytest.approx(np.count_nonzero(counts > 1) + lonely, rel=0.05)
+    used, columns = expected_words(n_rows, n_words, 30.0)
+    assert used == pytest.approx(np.count_nonzero(counts), rel=0.05)
+    assert columns == pytest.approx(np.count_nonzero(counts > 1) + lonely, rel=0.05)
     given = estimate_sizes(n_rows, np.count_nonzero(counts), 50, 30.0)
-    assert given.n_columns == pytest.approx(found.columns, rel=0.1) and given.n_used == given.n_features
+    assert given.n_columns == pytest.approx(columns, rel=0.1) and given.n_used == given.n_features
     assert given.n_positive[0] == 1200 and (np.diff(given.n_positive) <= 0).all() and given.n_values == 120_000
     few = estimate_sizes(10, 10**6, 2, 5.0)  # more features than there are values
     assert few.n_used <= 50 and few.n_columns <= 50
 
 
-def test_memory_is_what_the_methods_say():
+def test_memory_follows_the_formulas_of_the_methods():
     found = needs("dual", (2, 4))
     assert found.own_bytes[STATE] == bytes_per_rank_dual(0, 1000, 500, 4, 1, 4)
     assert found.shared_bytes == 8 * (20_000 + 1000) + 8 * 320
@@ -148,7 +148,7 @@ def test_rejects_contradictory_arguments(data):
             run("plan", *tokens)
 
 
-def test_flags_are_those_that_differ_from_the_default():
+def test_command_shows_only_changed_options():
     options = asked("dual", lam="X/10", bias=False, label=("a", "b c"))
     assert sorted(command_flags(options)) == sorted(["--no-bias", "--lambda", "X/10", "--label", "a", "b c"])
     assert command_flags(asked("dual")) == []

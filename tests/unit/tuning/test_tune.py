@@ -1,13 +1,16 @@
-"""`hpcml tune` on small data, compared with other implementations."""
+"""`hpcml tune` compared with other implementations, and the division of rows into folds."""
 
 import csv
+import shutil
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 from sklearn.svm import LinearSVC
-from support.make import dataset
+from support.make import dataset, random_data
 from support.training import merge
 
 import hpcml
@@ -17,13 +20,12 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
 from hpcml.methods.linear.settings import Axis
-from hpcml.tuning.folds import deal
+from hpcml.tuning.folds import deal, fold_rows
 from hpcml.tuning.grid import Grid, choose
 from hpcml.tuning.options import TuneOptions
 
 
 def learnable(path, seed=1, n=240, n_features=60, n_labels=5):
-    """Rows whose labels follow from some of their features, with noise; the last label is one that no row has."""
     rng = np.random.default_rng(seed)
     X = sp.random(n, n_features, 0.15, "csr", random_state=rng, data_rvs=rng.random).astype(np.float32)
     scores = X @ rng.standard_normal((n_features, n_labels)) + 0.3 * rng.standard_normal((n, n_labels))
@@ -113,22 +115,17 @@ def test_reports_the_choice_and_resumes_with_the_same_bits(data, tmp_path, monke
         hpcml.tune(data, tmp_path / "run", folds=4, resume=True)
     with pytest.raises(ConfigError, match="hpcml tune"):
         hpcml.train("dual", data, tmp_path / "run", resume=True)
+    with pytest.raises(DataError, match="other data or settings"):
+        hpcml.tune(learnable(tmp_path / "other.h5", seed=2)[0], tmp_path / "run", folds=3, resume=True)
+    shutil.copytree(tmp_path / "run", tmp_path / "damaged")
+    part = tmp_path / "damaged" / "checkpoint" / "tuning-1.part.h5"
+    part.write_bytes(part.read_bytes()[:600])
+    with pytest.raises(DataError, match="damaged"):
+        hpcml.tune(data, tmp_path / "damaged", folds=3, resume=True)
     assert hpcml.tune(data, tmp_path / "run", folds=3, resume=True).model.read_bytes() == whole
 
 
-def test_records_that_do_not_belong_or_are_damaged(data, tmp_path):
-    other, *_ = learnable(tmp_path / "other.h5", seed=2)
-    with pytest.raises(Interrupted):
-        hpcml.tune(data, tmp_path / "run", folds=3, time_limit=1e-9)
-    with pytest.raises(DataError, match="other data or settings"):
-        hpcml.tune(other, tmp_path / "run", folds=3, resume=True)
-    part = tmp_path / "run" / "checkpoint" / "tuning-1.part.h5"
-    part.write_bytes(part.read_bytes()[:600])
-    with pytest.raises(DataError, match="damaged"):
-        hpcml.tune(data, tmp_path / "run", folds=3, resume=True)
-
-
-def test_nothing_to_choose_by(data, tmp_path):
+def test_rejects_labels_and_settings_that_cannot_be_tuned(data, tmp_path):
     with pytest.raises(ConfigError, match="no label has both"):
         hpcml.tune(data, tmp_path / "run", label=("label5",), min_positives=0)
     assert not (tmp_path / "run").exists()
@@ -137,7 +134,7 @@ def test_nothing_to_choose_by(data, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_parts_that_were_tuned_are_joined(data, tmp_path):
+def test_merges_tuned_parts(data, tmp_path):
     parts = [tmp_path / f"part-{k}" for k in (1, 2)]
     for k, part in enumerate(parts, 1):
         hpcml.tune(data, part, folds=3, lambdas=(1.0, 3.0), weights=(1.0,), label_part=f"{k}/2")
@@ -149,7 +146,7 @@ def test_parts_that_were_tuned_are_joined(data, tmp_path):
         assert np.array_equal(model.labels[name], np.concatenate(of_parts))
 
 
-def test_frequent_labels_choose_for_themselves_and_rare_ones_do_as_all_do():
+def test_rare_labels_get_the_common_setting():
     scores = np.array([[0.5, 0.7, 0.4]] * 8 + [[0.9, 0.6, 0.1]] * 2 + [[np.nan] * 3])
     n_positive = np.array([50] * 8 + [1, 5000, 0])
     which, best = choose(scores, n_positive, one=False)
@@ -159,14 +156,14 @@ def test_frequent_labels_choose_for_themselves_and_rare_ones_do_as_all_do():
     assert choose(scores, n_positive, one=False, tau=0.0)[0].tolist() == [1] * 8 + [0, 0, 1]
 
 
-def test_the_default_stays_unless_another_setting_gains():
+def test_keeps_the_default_unless_another_setting_is_better():
     scores, n_positive = np.array([[0.5025, 0.5, 0.4], [0.7, 0.5, 0.4]]), np.array([10**6, 10**6])
     assert choose(scores, n_positive, one=False, default=1)[0].tolist() == [1, 0]
     assert choose(scores, n_positive, one=False)[0].tolist() == [0, 0]
     assert choose(np.full((3, 4), 0.9), np.ones(3), one=True, default=2)[0].tolist() == [2] * 3
 
 
-def test_grid_grows_only_where_the_best_lies_at_an_end_and_gains():
+def test_grid_grows_at_the_end_with_the_best_setting():
     axes = (Axis("lam", (0.1, 1.0, 10.0), 10.0), Axis("positive_weight", (1.0, 4.0), 4.0, least=1.0))
 
     def grid(fixed=False):
@@ -201,3 +198,63 @@ def test_grid_grows_only_where_the_best_lies_at_an_end_and_gains():
 def test_rejects_invalid_options(options, text):
     with pytest.raises(ConfigError, match=text):
         TuneOptions(**options).validate()
+
+
+KEYS = np.arange(60, dtype=np.uint64)
+
+
+def rows_of(tmp_path, seed=0, n=60, n_labels=8):
+    path = dataset(tmp_path / f"{seed}-{n}.h5", *random_data(seed, n, 12, n_labels))
+    comm = mpi.self_comm()
+    return compact_rows(comm, load_shard(comm, DataFile(path), "all"), True)[0]
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 1000), st.integers(3, 7))
+def test_labels_are_dealt_evenly(tmp_path_factory, seed, n_folds):
+    rows = rows_of(tmp_path_factory.mktemp("folds"), seed % 7)
+    labels = np.arange(rows.n_labels)
+    fold = deal(rows, labels, n_folds, seed, KEYS)
+    assert np.array_equal(fold, deal(rows, labels, n_folds, seed, KEYS)) and set(fold) == set(range(n_folds))
+    blind = np.random.default_rng(seed).permutation(fold)
+    uneven = [sum(np.bincount(each[rows.rows_of(k)], minlength=n_folds).var() for k in labels) for each in (fold, blind)]
+    assert uneven[0] < uneven[1]
+
+
+@pytest.mark.parametrize("n_folds", [3, 5])
+def test_rows_outside_a_fold(tmp_path, n_folds):
+    rows = rows_of(tmp_path)
+    fold = deal(rows, np.arange(rows.n_labels), n_folds, 0, KEYS)
+    order = np.argsort(fold, kind="stable")
+
+    def line(arrays, i):
+        indptr, indices, data = arrays
+        some = slice(indptr[i], indptr[i + 1])
+        return tuple(indices[some]), tuple(data[some])
+
+    whole = (rows.indptr, rows.indices, rows.data)
+    for k, each in enumerate(fold_rows(mpi.self_comm(), rows, fold, n_folds)):
+        training = each.training
+        numbers = np.concatenate([order[fold[order] > k], order[fold[order] < k]])
+        view = (training.indptr, training.indices, training.data)
+        assert training.n_local == training.n_global == numbers.size
+        assert [line(view, i) for i in range(numbers.size)] == [line(whole, i) for i in numbers]
+        assert set(each.numbers) == set(np.flatnonzero(fold == k))
+        assert [line(each.held_out, i) for i in range(each.numbers.size)] == [line(whole, i) for i in each.numbers]
+        assert np.array_equal(training.counts, np.bincount(training.indices, minlength=rows.n_columns))
+        for label in range(rows.n_labels):
+            assert set(numbers[training.rows_of(label)]) == set(rows.rows_of(label)) - set(each.numbers)
+            assert training.n_positive[label] == training.rows_of(label).size
+
+
+def test_groups_are_not_divided(tmp_path):
+    rows = rows_of(tmp_path)
+    groups = KEYS // 4
+    fold = deal(rows, np.arange(8), 5, 0, groups)
+    assert all(len(set(fold[groups == group])) == 1 for group in range(15))
+    sizes = np.bincount(fold)
+    assert sizes.max() - sizes.min() <= 8
+    with pytest.raises(ConfigError, match="2 groups of rows leave a fold empty"):
+        deal(rows, np.arange(8), 5, 0, KEYS // 30)
+    with pytest.raises(ConfigError, match="folds"):
+        deal(rows_of(tmp_path, n=4), np.arange(8), 5, 0, KEYS[:4])

@@ -29,7 +29,6 @@ def test_scikit_learn_checks(estimator, check):
 
 
 def blobs(n_classes=3, n=150, d=12, seed=0):
-    """Sparse rows of positive values; each class has features of its own, and the last feature is in no row."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, n_classes, n)
     X = rng.random((n, d)) * (rng.random((n, d)) < 0.3)
@@ -39,7 +38,6 @@ def blobs(n_classes=3, n=150, d=12, seed=0):
 
 
 def same(a, b):
-    """Two classifiers have learnt the same bits."""
     return all(getattr(a, name).tobytes() == getattr(b, name).tobytes() for name in ("coef_", "intercept_", "n_updates_"))
 
 
@@ -120,7 +118,6 @@ def test_pieces_that_lack_classes():
 
 
 def test_unseen_features_do_not_count():
-    """They are dropped before a Winnow's row is divided by its sum."""
     X, y = blobs()
     changed = X.copy()
     changed[:, -1] = 1000

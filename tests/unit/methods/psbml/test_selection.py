@@ -1,18 +1,26 @@
-"""Where rows begin, what weight they have, and what replaces them: counts, bounds and frequencies."""
+"""The torus, the distribution and replacement of rows, and the threshold of `--judge auc`."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
+from support.make import class_data, dataset
+from support.oracles_psbml import neighbourhood
+from support.training import train
 
+from hpcml import PsbmlClassifier
 from hpcml.data.labels import Classes
-from hpcml.methods.psbml.selection import Population, assign_nodes, finite_range, population, replace, selection_weights
+from hpcml.errors import ConfigError
+from hpcml.methods.psbml.selection import Population, assign_nodes, finite_range, replace, selection_weights
+from hpcml.methods.psbml.snapshot import best_threshold
+from hpcml.methods.psbml.torus import NEIGHBOURHOODS, Torus, parse_grid
+from hpcml.model.classifier import ClassifierModel
 
 RNG = np.random.default_rng(5)
 
 
 def spread_rows(classes, keys, n_nodes, share, seed, groups=None):
-    """Where rows of these classes and keys begin."""
     rows = Classes([], np.arange(len(keys)), np.asarray(classes), np.asarray(keys, dtype=np.uint64), groups)
     return assign_nodes(rows, n_nodes, share, seed)
 
@@ -36,9 +44,7 @@ def rows(row_places, fitness, counts=None):
 def test_spread_is_stratified(classes, n_nodes, share, seed):
     classes = np.array(classes)
     node = spread_rows(classes, np.arange(classes.size), n_nodes, share, seed)
-    assert node.shape == classes.shape
-    assert node.min() >= -1
-    assert node.max() < n_nodes
+    assert node.shape == classes.shape and node.min() >= -1 and node.max() < n_nodes
     sizes = np.bincount(node[node >= 0], minlength=n_nodes)
     assert sizes.max() - sizes.min() <= 1
     for one in np.unique(classes):
@@ -58,7 +64,7 @@ def test_spread_depends_on_the_numbers_of_the_rows_not_on_their_order():
     np.testing.assert_array_equal(spread_rows(classes, numbers, 5, 0.2, 7), node)
 
 
-def test_a_group_validates_as_a_whole():
+def test_validation_does_not_divide_groups():
     classes, groups = RNG.integers(0, 2, 300), np.repeat(np.arange(60, dtype=np.uint64), 5)
     node = spread_rows(classes, np.arange(300), 4, 0.2, 0, groups)
     validates = (node < 0).reshape(60, 5)
@@ -67,80 +73,104 @@ def test_a_group_validates_as_a_whole():
     assert max(abs(share - 0.2) for share in shares) < 0.06
 
 
-def test_weights_are_one_minus_the_normalised_fitness_and_one_if_all_are_alike():
+def test_selection_weights():
     np.testing.assert_allclose(selection_weights(np.array([0.2, 0.7, 1.2]), 0.2, 1.2), [1.0, 0.5, 0.0])
     np.testing.assert_allclose(selection_weights(np.array([3.0, 7.0]), 1.0, 9.0), [0.75, 0.25])
     assert selection_weights(np.full(4, 0.3), 0.3, 0.3).tolist() == [1, 1, 1, 1]
     assert selection_weights(np.full(2, np.inf), *finite_range(np.full(2, np.inf))).tolist() == [1, 1]
-    assert selection_weights(np.empty(0), np.inf, -np.inf).size == 0
-
-
-def test_a_row_of_which_nobody_has_an_opinion_has_no_weight():
-    assert finite_range(np.empty(0)) == finite_range(np.array([np.inf])) == (np.inf, -np.inf)
-    fitness = np.array([0.0, 2.0, np.inf])
-    assert finite_range(fitness) == (0.0, 2.0)
-    assert selection_weights(fitness, 0.0, 2.0).tolist() == [1.0, 0.0, 0.0]
-
-
-def test_population():
-    found = population(positions(7, 3, 7, 5, 7), np.array([4.0, 1.0, 2.0, np.inf, 3.0]))
-    assert (found.positions.tolist(), found.counts.tolist(), found.fitness.tolist()) == ([3, 5, 7], [1, 1, 3], [1.0, np.inf, 2.0])
-    assert (found.positions.dtype, found.counts.dtype, found.fitness.dtype) == (np.int32, np.int32, np.float64)
-    assert population(positions(2, 2)).fitness.tolist() == [np.inf]
-    assert population(positions()).positions.size == 0
+    assert finite_range(np.array([0.0, 2.0, np.inf])) == (0.0, 2.0)
+    assert selection_weights(np.array([0.0, 2.0, np.inf]), 0.0, 2.0).tolist() == [1.0, 0.0, 0.0]
 
 
 POOL = [rows([0, 1, 2], [0.0, 0.25, 1.0], [1, 2, 5]), rows([1, 4], [0.5, 0.75], [3, 1])]
+NO_WEIGHT = [rows([0, 1], [1.0, np.inf], [1, 3]), rows([2], [1.0], [4])]
 
 
-def draw(n, probability=1.0, pool=POOL, seed=0, cycle=1, node=0, low=0.0, high=1.0):
-    slots, fitness = np.full(n, 99, dtype=np.int32), np.full(n, 8.0)
-    return replace(seed, cycle, node, slots, fitness, pool, probability, low, high)
-
-
-def test_rows_are_drawn_in_proportion_to_weight_and_count():
-    n = 20_000
-    slots, fitness = draw(n)
-    expected = {(0, 0.0): 1 * 1.0, (1, 0.25): 2 * 0.75, (1, 0.5): 3 * 0.5, (4, 0.75): 1 * 0.25}  # (2, 1.0) weighs nothing
-    total = sum(expected.values())
-    pairs = list(zip(slots.tolist(), fitness.tolist(), strict=True))
+@pytest.mark.parametrize(
+    ("pool", "expected"),
+    [
+        (POOL, {(0, 0.0): 1 * 1.0, (1, 0.25): 2 * 0.75, (1, 0.5): 3 * 0.5, (4, 0.75): 1 * 0.25}),  # (2, 1.0) has no weight
+        (NO_WEIGHT, {(0, 1.0): 1, (1, np.inf): 3, (2, 1.0): 4}),
+    ],
+)
+def test_rows_are_drawn_in_proportion_to_weight_and_count(pool, expected):
+    n, before = 20_000, (np.full(20_000, 99, dtype=np.int32), np.full(20_000, 8.0))
+    slots, fitness = replace(0, 1, 0, *before, pool, 1.0, 0.0, 1.0)
+    assert (before[0] == 99).all() and (before[1] == 8.0).all()
+    pairs, total = list(zip(slots.tolist(), fitness.tolist(), strict=True)), sum(expected.values())
     assert set(pairs) == set(expected)
     statistic = sum((pairs.count(pair) - n * weight / total) ** 2 / (n * weight / total) for pair, weight in expected.items())
     assert statistic < chi2.ppf(0.999, len(expected) - 1)
+    kept = replace(0, 1, 0, *before, pool, 0.25, 0.0, 1.0)[0] == 99
+    assert abs(kept.mean() - 0.75) < 0.02
 
 
-def check_shares(slots, weights):
-    """Places stand in the slots in proportion to their weights."""
-    for position, weight in weights.items():
-        share = weight / sum(weights.values())
-        assert abs(np.count_nonzero(slots == position) - slots.size * share) < 5 * np.sqrt(slots.size * share * (1 - share))
+SIDE = st.integers(1, 9)
+KIND = st.sampled_from(sorted(NEIGHBOURHOODS))
 
 
-def test_without_any_weight_rows_are_drawn_evenly():
-    pool = [rows([0, 1], [1.0, np.inf], [1, 3]), rows([2], [1.0], [4])]
-    slots, _ = draw(20_000, pool=pool, low=0.0, high=1.0)
-    check_shares(slots, {0: 1, 1: 3, 2: 4})
+@given(width=SIDE, height=SIDE, kind=KIND)
+def test_neighbours_are_symmetric_wrapped_steps(width, height, kind):
+    torus = Torus(width, height, kind)
+    for node in range(torus.n_nodes):
+        assert torus.neighbours(node) == tuple(neighbourhood(width, height, kind, node))
+        assert all(node in torus.neighbours(other) for other in torus.neighbours(node))
 
 
-@given(
-    slots=st.lists(st.integers(0, 9), min_size=1, max_size=30),
-    parts=st.lists(st.dictionaries(st.integers(10, 30), st.floats(0, 1) | st.just(np.inf), min_size=1), min_size=1, max_size=4),
-    probability=st.floats(0.01, 1),
-    seed=st.integers(0, 1000),
-)
-def test_new_rows_come_from_the_pool_with_their_fitness_and_the_input_stays(slots, parts, probability, seed):
-    slots, fitness = np.array(slots, dtype=np.int32), np.linspace(2, 3, len(slots))
-    pool = [rows(sorted(part), [part[position] for position in sorted(part)]) for part in parts]
-    before = slots.copy(), fitness.copy(), [part.fitness.copy() for part in pool]
-    low, high = finite_range(np.concatenate([part.fitness for part in pool]))
-    got, known = replace(seed, 3, 2, slots, fitness, pool, probability, low, high)
-    assert (got.dtype, got.shape, known.shape) == (np.int32, slots.shape, slots.shape)
-    kept = got < 10
-    assert (got[kept] == slots[kept]).all()
-    assert (known[kept] == fitness[kept]).all()
-    pairs = {(position, value) for part in parts for position, value in part.items()}
-    assert set(zip(got[~kept].tolist(), known[~kept].tolist(), strict=True)) <= pairs
-    np.testing.assert_array_equal(slots, before[0])
-    np.testing.assert_array_equal(fitness, before[1])
-    for part, values in zip(pool, before[2], strict=True):
-        np.testing.assert_array_equal(part.fitness, values)
+def test_rejects_invalid_grids():
+    assert [parse_grid(text) for text in ("3x4", "1x1", "99999x10")] == [(3, 4), (1, 1), (99999, 10)]
+    for text in ("", "3", "3x", "x3", "0x3", "3x0", "-1x3", "3X3", "3x3x3", " 3x3", "3x3\n", "3.0x3", "03x3", "123456x1"):
+        with pytest.raises(ConfigError, match="expected WIDTHxHEIGHT"):
+            parse_grid(text)
+
+
+@given(width=SIDE, height=SIDE, kind=KIND, n_ranks=st.integers(1, 12))
+def test_sent_nodes_are_those_the_receiver_needs(width, height, kind, n_ranks):
+    torus = Torus(width, height, kind)
+    ranks = [Torus(width, height, kind, n_ranks, rank) for rank in range(n_ranks)]
+    assert [node for rank in ranks for node in rank.nodes] == list(range(torus.n_nodes))
+    assert np.ptp([len(rank.nodes) for rank in ranks]) <= 1
+    for a in ranks:
+        assert a.to_send.keys() == a.to_receive.keys()
+        assert a.rank not in a.to_send
+        for b in ranks:
+            assert a.to_send.get(b.rank) == b.to_receive.get(a.rank)
+        seen = {other for node in a.nodes for other in torus.neighbours(node)}
+        assert sorted([*a.nodes, *(node for nodes in a.to_receive.values() for node in nodes)]) == sorted(seen)
+
+
+OPTIONS = {"grid": "2x2", "cycles": 3, "judge": "auc", "validation_share": 0.3}
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_best_threshold_has_the_fewest_errors(seed):
+    rng = np.random.default_rng(seed)
+    positive = rng.random(30) < rng.random()
+    scores = np.round(rng.normal(size=30) + positive + 2 * rng.normal(), seed % 3)  # with ties
+    found = best_threshold(scores, positive)
+    wrong = {cut: np.sum((scores > cut) != positive) for cut in [-np.inf, *scores]}
+    assert np.sum((scores > found) != positive) == min(wrong.values())
+
+
+def test_best_threshold_prefers_values_near_0():
+    assert best_threshold(np.array([-3.0, -1.0, 2.0, 5.0]), np.array([False, False, True, True])) == 0.0
+    assert best_threshold(np.array([1.0, 2.0, 4.0]), np.array([False, False, True])) == 3.0
+    near = np.array([1.0, np.nextafter(1.0, 2.0)])  # nothing lies between them
+    assert best_threshold(near, np.array([False, True])) == 1.0
+
+
+def test_threshold_of_estimator_equals_that_of_command(tmp_path):
+    X, y, Y = class_data(3, 200, 6, 2, 0.4)
+    data = dataset(tmp_path / "data.h5", X, Y)
+    run = train("psbml", None, data, tmp_path / "run", {**OPTIONS, "seed": 4})
+    assert "cycle 1: validation ROC AUC " in (tmp_path / "run" / "log.txt").read_text()
+    model = ClassifierModel(run.model)
+    found = PsbmlClassifier(**OPTIONS, random_state=4).fit(X, y)
+    assert found.threshold_ == model.thresholds[0] != 0
+    assert np.array_equal(found.predict(X) == 1, model.scores(X.toarray())[:, 0] > model.thresholds[0])
+    assert not np.array_equal(found.predict(X) == 1, found.decision_function(X) > 0)
+
+    by_error = OPTIONS | {"judge": "error"}
+    run = train("psbml", None, data, tmp_path / "by error", {**by_error, "seed": 2})
+    assert ClassifierModel(run.model).threshold_source == ""
+    assert PsbmlClassifier(**by_error).fit(X, y).threshold_ == 0
