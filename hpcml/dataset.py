@@ -131,8 +131,12 @@ class Dataset(dataset.DataFile):
             Columns of texts or numbers, and of labels.
         path : path
             The file to create.
-        comm, force, log
-            As in `from_sparse`.
+        comm : mpi4py communicator or None
+            The ranks that pass rows; None: this process alone.
+        force : bool
+            Replace the file if it exists.
+        log : Log or None
+            Receiver of messages; default: the logger `hpcml`.
         **options
             Those of `hpcml convert`: `text=["title", "abstract"]` or `features=["a", "b"]`, `labels=["topics"]`, `indicators`,
             `id`, `split_column`, `label_separator`, `min_df`, `test_share` and others. A list in a label column is several labels.

@@ -66,7 +66,7 @@ def corrected_test(differences: np.ndarray, test_share: float) -> float:
 class CrossValidation(ReportedResult):
     """F1 of methods on problems in stratified folds, as returned by `hpcml.cross_validate`; str() is the printed table.
 
-    Attributes
+    Parameters
     ----------
     problems : list
         The problems: each has `path`, `label` (None for all labels of the file), `labels`, `n_positive`, `n_rows` and `n_features`.

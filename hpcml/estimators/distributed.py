@@ -52,6 +52,7 @@ class DistributedClassifier(BaseEstimator):
         Returns
         -------
         self
+            The fitted classifier.
 
         Raises
         ------

@@ -49,6 +49,7 @@ class LabelScores(ClassifierMixin):
         Parameters
         ----------
         X : array or sparse matrix (n_samples, n_features)
+            Rows.
 
         Returns
         -------
@@ -64,6 +65,7 @@ class LabelScores(ClassifierMixin):
         Parameters
         ----------
         X : array or sparse matrix (n_samples, n_features)
+            Rows.
 
         Returns
         -------
@@ -85,9 +87,11 @@ class LabelScores(ClassifierMixin):
         Parameters
         ----------
         X : array or sparse matrix (n_samples, n_features)
+            Rows.
         y : array, sparse matrix or list
             Classes or label sets, as for `fit`.
         sample_weight : array (n_samples,) or None
+            Weights of the rows. Default: equal weights.
 
         Returns
         -------

@@ -160,7 +160,6 @@ def _describe_parameters(cls: type, kinds: tuple[type, ...]) -> Iterator[tuple[s
 
 
 def _complete_docstring(cls: Any) -> str:
-
     def section(title: str, entries: Iterable[tuple[str, str, str]]) -> list[str]:
         lines = [f"{name} : {kind}\n{textwrap.indent(textwrap.fill(text, 116), '    ')}" for name, kind, text in entries]
         return [title, "-" * len(title), *lines]
@@ -170,4 +169,4 @@ def _complete_docstring(cls: Any) -> str:
     own, _, rest = tail.partition("\n\n") if title == "Attributes" else ("", "", f"{title}\n{'-' * len(title)}\n{tail}")
     shared = [(name, *ATTRIBUTES[name]) for name in cls._learnt if not re.search(rf"^{name} : ", own, re.MULTILINE)]
     lines = [*section("Parameters", cls.described), "", *section("Attributes", shared), *own.splitlines(), "", rest]
-    return head + "\n".join(lines)
+    return head + "\n".join(lines).rstrip() + "\n"  # numpydoc expects the closing quotes on their own line

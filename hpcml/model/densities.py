@@ -75,7 +75,18 @@ class JointBayes:
         raise NotImplementedError
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
-        """Return log P(c) + Σ_j log P(x_j | c): array (n_samples, n_classes)."""
+        """Return log P(c) + Σ_j log P(x_j | c).
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray (n_samples, n_classes)
+            Columns in the order of `classes_`.
+        """
         X, (add_dense, add_sparse, densities) = self._rows(X), self._densities()
         joint = np.tile(self.class_log_prior_, (X.shape[0], 1))
         if sp.issparse(X):
@@ -94,27 +105,82 @@ class JointBayes:
                 raise ValueError(f"{name} is damaged")
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Return log P(c | x): array (n_samples, n_classes)."""
+        """Return log P(c | x).
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray (n_samples, n_classes)
+            Columns in the order of `classes_`.
+        """
         return _apply(kernels.log_shares, self.predict_joint_log_proba(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return P(c | x): array (n_samples, n_classes) with columns in the order of `classes_`."""
+        """Return P(c | x).
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray (n_samples, n_classes)
+            Columns in the order of `classes_`.
+        """
         return _apply(kernels.shares, self.predict_joint_log_proba(X))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the log-odds log p_c − log(1 − p_c): array (n_samples, n_classes), or (n_samples,) for two classes."""
+        """Return the log-odds log p_c − log(1 − p_c).
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray (n_samples, n_classes), or (n_samples,) for two classes
+            With two classes, the log-odds of the second one.
+        """
         joint = self.predict_joint_log_proba(X)
         return np.asarray(joint[:, 1] - joint[:, 0]) if self.classes_.size == 2 else _apply(kernels.log_odds, joint)
 
     def confidence(self, X: Any) -> np.ndarray:
-        """Return the largest class probability minus the second largest: array (n_samples,)."""
+        """Return the confidence of the predictions.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray (n_samples,)
+            Largest class probability minus the second largest.
+        """
         joint = self.predict_joint_log_proba(X)
         out = np.empty(joint.shape[0])
         kernels.gaps(joint, out)
         return out
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the most probable class of each row; of equals, the first one in `classes_`: array (n_samples,)."""
+        """Predict the most probable classes.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray (n_samples,)
+            Of equally probable classes, the first one in `classes_`.
+        """
         best = self.predict_joint_log_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
@@ -213,6 +279,7 @@ class KernelDensities(JointBayes):
         Parameters
         ----------
         X : array or sparse matrix (n_samples, n_features)
+            Rows.
         y : array (n_samples,)
             Classes.
         sample_weight : array (n_samples,) or None
@@ -221,6 +288,7 @@ class KernelDensities(JointBayes):
         Returns
         -------
         self
+            The fitted classifier.
 
         Raises
         ------

@@ -14,9 +14,6 @@ from hpcml.commands.split import Split
 # written where they help. GL09, GL10: nothing is deprecated. RT02: a single result may have a name.
 EXCLUDED = {"GL01", "GL09", "GL10", "ES01", "RT02", "SA01", "SA02", "SA03", "SA04"}
 INTERNAL = {"hpcml.data.dataset"}  # methods that `Dataset` inherits for the package itself
-# Packages whose docstrings are being completed; empty this list when they are.
-ROOMS = ("crossval", "dataset", "estimators", "evaluation", "files", "methods", "model", "prediction")
-UNFINISHED = tuple(f"hpcml.{room}" for room in ROOMS)
 
 
 def public_objects():
@@ -33,12 +30,7 @@ def public_objects():
                 yield f"{owner.__name__}.{key}", member
 
 
-def is_unfinished(member):
-    module = member.fget.__module__ if isinstance(member, property) else getattr(member, "__module__", "hpcml")
-    return module.startswith(UNFINISHED)
-
-
-OBJECTS = {name: each for name, each in public_objects() if not is_unfinished(each)}
+OBJECTS = dict(public_objects())
 EXAMPLES = {
     name: inspect.getdoc(each) for name, each in [("hpcml", hpcml), *OBJECTS.items()] if ">>> " in (inspect.getdoc(each) or "")
 }
