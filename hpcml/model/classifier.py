@@ -176,9 +176,10 @@ class ClassifierModel(Trained):
 
     Examples
     --------
-    >>> model = hpcml.ClassifierModel("runs/psbml/model.h5")
-    >>> model.scores(X).shape
-    (100, 1)
+    >>> run = hpcml.train("psbml", "docs.h5", "psbml", label="sea", grid="2x2", cycles=2)
+    >>> model = hpcml.ClassifierModel(run.model)
+    >>> model.scores(np.zeros((3, model.n_features))).shape
+    (3, 1)
     """
 
     kind = "classifier"

@@ -165,7 +165,7 @@ class Model(Trained):
 
     Examples
     --------
-    >>> model = hpcml.Model("runs/first/model.h5")
+    >>> model = hpcml.Model("run/model.h5")
     >>> weights = model.weights(model.label_names.index("sea"))
     """
 
@@ -343,8 +343,10 @@ class Model(Trained):
 
         Examples
         --------
-        >>> model = hpcml.Model("runs/first/model.h5")
-        >>> scores = X @ model.weight_matrix().T + model.bias
+        >>> model = hpcml.Model("run/model.h5")
+        >>> X = np.ones((3, model.n_features))
+        >>> (X @ model.weight_matrix().T + model.bias).shape
+        (3, 2)
         """
         import scipy.sparse as sp
 

@@ -106,7 +106,7 @@ class KernelNB(JointNaiveBayes, KernelDensities):
 
     Examples
     --------
-    >>> KernelNB().fit([[0.0], [0.1], [1.0], [1.1]], [0, 0, 1, 1]).predict([[0.2]])
+    >>> hpcml.KernelNB().fit([[0.0], [0.1], [1.0], [1.1]], [0, 0, 1, 1]).predict([[0.2]])
     array([0])
     """
 

@@ -57,7 +57,7 @@ def open_model(path: Path | str) -> Model | ClassifierModel:
 
     Examples
     --------
-    >>> hpcml.open_model("runs/first").label_names[:2]
+    >>> hpcml.open_model("run").label_names
     ['farm', 'sea']
     """
     path = model_file(path)

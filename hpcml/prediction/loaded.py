@@ -40,9 +40,9 @@ class ScoredLabel(NamedTuple):
 
     Examples
     --------
-    >>> best = hpcml.load("run").top(["A library of linear algebra"], k=1)[0][0]
-    >>> best.label, best.probability
-    ('devel::library', 0.77)
+    >>> best = hpcml.load("run").top(["A ship in the port"], k=1)[0][0]
+    >>> best.label
+    'sea'
     """
 
     label: str
@@ -81,8 +81,8 @@ class LoadedModel:
     Examples
     --------
     >>> model = hpcml.load("run")
-    >>> model.top(["A library of linear algebra"])[0]
-    [ScoredLabel(label='devel::library', title='', score=1.2, probability=0.77)]
+    >>> model.top(["A ship in the port"])[0]
+    [ScoredLabel(label='sea', title='', score=..., probability=...)]
     """
 
     def __init__(self, run: Path | str | Model | ClassifierModel) -> None:
@@ -249,6 +249,7 @@ def load(run: Path | str) -> LoadedModel:
 
     Examples
     --------
-    >>> hpcml.load("run").top(["A library of linear algebra"], k=5)
+    >>> hpcml.load("run").top(["A ship in the port"], k=1)
+    [[ScoredLabel(label='sea', title='', score=..., probability=...)]]
     """
     return LoadedModel(run)

@@ -79,7 +79,9 @@ def test_example_runs(name, documents, tmp_path, monkeypatch, capsys):
         shutil.copytree(documents, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     names = {} if name == "hpcml" else {"hpcml": hpcml, "np": np}
-    example = doctest.DocTestParser().get_doctest(EXAMPLES[name], names, name, None, 0)
+    owner = name.partition(".")[0]  # a method's example uses names from the example of its class
+    text = EXAMPLES[name] if name == owner else f"{EXAMPLES.get(owner, '')}\n\n{EXAMPLES[name]}"
+    example = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
     with capsys.disabled():
         results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).run(example)
     assert results.failed == 0 and results.attempted > 0

@@ -111,7 +111,8 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     Examples
     --------
     >>> X, y = [[0.1 * k, 0.5] for k in range(20)], [0] * 10 + [1] * 10
-    >>> hpcml.PsbmlClassifier(cycles=2).fit(X, y).predict([[0.0, 0.5], [2.0, 0.5]]).tolist()
+    >>> model = hpcml.PsbmlClassifier(cycles=2).fit(X, y)
+    >>> model.predict([[0.0, 0.5], [2.0, 0.5]]).tolist()
     [0, 1]
     """
 
