@@ -179,7 +179,6 @@ def agree_labels(comm: mpi.Comm, kind: int, y: Any, n_local: int) -> LabelSets:
 
 
 def named_sets(names: list[list[Any]], classes: np.ndarray) -> LabelSets:
-    """Return the label sets of rows with distinct names from `classes`."""
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in names], dtype=np.int64)])
     indices = np.searchsorted(classes, _flatten(names)) if indptr[-1] else np.zeros(0, np.int64)
     return LabelSets(NAMES, classes, len(classes), indptr, indices)

@@ -64,8 +64,6 @@ COMM = (
 
 
 class Parameter(NamedTuple):
-    """Allowed types of a parameter, and its conversion to an option."""
-
     types: tuple[type, ...]
     expected: str
     as_option: Callable[[Any], Any]
@@ -95,7 +93,6 @@ def about_parameters(text: str, kinds: Iterable[type]) -> str:
 
 
 def error_text(error: HpcmlError) -> str:
-    """Return the message of an error with the parameter instead of the option."""
     if isinstance(error, OptionError):
         return error.with_name(PARAMETER_OF.get(error.name, error.name), in_python=True)
     return str(error)
@@ -141,7 +138,6 @@ def option_values(estimator: Any) -> dict[str, Any]:
 
 
 def _kind_with(name: str, kinds: tuple[type, ...]) -> Any:
-    """Return the first option class that has the parameter; None if there is none."""
     return next((kind for kind in kinds if OPTION_OF.get(name, name) in {field.name for field in fields(kind)}), None)
 
 

@@ -72,8 +72,6 @@ class FoundThreshold(NamedTuple):
 
 
 class MarginData(NamedTuple):
-    """The rows on which a classifier was fitted."""
-
     rows: np.ndarray = np.empty(0, dtype=np.int64)  # (n,) ascending row numbers in the training file
     weights: np.ndarray = np.empty(0, dtype=np.float32)  # (n,)
     cycle: int = 0  # training cycle; 0: all rows

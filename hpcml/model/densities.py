@@ -202,7 +202,6 @@ def by_column(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def count_values(indptr: np.ndarray, data: np.ndarray, has_zero: np.ndarray, limit: int = FEW) -> np.ndarray:
-    """Return the number of distinct values of each feature."""
     counts = np.zeros(has_zero.size, np.int64)
     density.count_values(indptr, data, has_zero, np.empty(limit + 1), counts)
     for j in np.flatnonzero(counts > limit):  # the kernel stops counting at the limit
@@ -263,7 +262,6 @@ class GaussianDensities(JointBayes):
         return zeros
 
     def check_arrays(self) -> None:
-        """Raise ValueError unless the arrays are consistent."""
         d, k = self.n_features_in_, self.classes_.size
         self._check_shapes(class_log_prior_=(k,), precision_=(d,), mean_=(d, k), deviation_=(d, k))
 

@@ -108,7 +108,6 @@ def mask_kept_weights(w: np.ndarray, below: float) -> np.ndarray:
 
 
 def empty_labels_warning(n_emptied: int, n_labels: int, option: str) -> str:
-    """Return the warning about labels that lost all weights."""
     return f"warning: {n_emptied:,} of {n_labels:,} labels keep no weight and score all rows alike; choose a smaller {option}"
 
 
@@ -120,7 +119,6 @@ class SparseRows(NamedTuple):
     data: np.ndarray
 
     def row(self, label: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns and weights of a label."""
         begin, end = self.indptr[label : label + 2].tolist()
         return self.indices[begin:end], self.data[begin:end]
 

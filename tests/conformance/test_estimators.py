@@ -20,7 +20,6 @@ from hpcml import ClassifierModel, DualClassifier, PsbmlClassifier, cross_valida
 from hpcml.estimators.parameters import OPTION_OF
 from hpcml.methods.linear.estimator import LinearClassifier
 from hpcml.methods.linear.solver import STEP_LIMIT
-from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.registry import METHODS
 
 WORDS = np.array(["ant", "bee", "caterpillar"])
@@ -49,7 +48,6 @@ each = pytest.mark.parametrize("name", ESTIMATORS)
 
 
 def rows(n_classes=3):
-    """Return non-negative rows, their classes and their labels."""
     X, y, Y = class_data(5, 80, 12, n_classes)
     return abs(X), y, Y
 
@@ -177,18 +175,6 @@ def test_errors_name_the_parameter(name):
             with pytest.raises((ValueError, TypeError)) as error:
                 make(name, **{parameter: INVALID.get(parameter, object())}).fit(X, y)
             assert re.match(rf"{parameter}=.*: ", str(error.value)) and "--" not in str(error.value)
-
-
-@each
-def test_docstrings_describe_parameters_and_attributes(name):
-    X, y, _ = rows(2)
-    found = make(name).fit(X, y)
-    attributes = [attribute for attribute in vars(found) if attribute.endswith("_") and not attribute.startswith("_")]
-    text = type(found).__doc__
-    for word in ("Parameters\n", "Attributes\n", "References\n"):
-        assert word in text
-    described = {each.strip() for line in re.findall(r"\n(\w[\w, ]*) : ", text) for each in line.split(",")}
-    assert {*found.get_params(), *attributes} <= described
 
 
 CHECKED = [
@@ -330,23 +316,11 @@ def test_psbml_base_learners_equal_the_command(base, gives, tmp_path):
             found.predict_proba(X)
 
 
-def test_psbml_patience_equals_the_command(tmp_path, monkeypatch):
-    X, y, Y = rows()
-    options = {"grid": "3x2", "cycles": 60, "patience": 3, "replace": 0.5, "validation_share": 0.3}
-    run = train("psbml", dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", **options, seed=3)
-    n_cycles = len((tmp_path / "run" / "history.csv").read_text().splitlines()) - 2  # the headings and cycle 0
-    steps, step = [], Synchronous.step
-    monkeypatch.setattr(Synchronous, "step", lambda *given, **named: (steps.append(1), step(*given, **named))[1])
-    found = PsbmlClassifier(**options, random_state=3).fit(X, y)
-    assert len(steps) == n_cycles < 60 and found.cycle_ in (0, n_cycles - 3)
-    assert classifier_bytes(found.classifier_) == classifier_bytes(open_model(run.model).classifier)
-
-
 def test_psbml_rejects_invalid_parameters():
     X, y, _ = rows()
     for parameters, target, sentence in (
         ({}, 0 * y, "y: all 80 rows are of one class, 0; expected at least two classes"),
-        ({"grid": "9x9"}, y, "grid=9x9: 81 nodes, but only 72 rows to train on; choose a smaller grid"),
+        ({"grid": "9x9"}, y, "grid=9x9: 81 nodes, but only 72 training rows; choose a smaller grid"),
         ({"judge": "auc"}, y, "judge=auc: the data have 3 classes, but expected two"),
         ({"base": "tree max_dept=3"}, y, "base=tree: "),
         ({"patience": 20}, y, "patience=20: has no effect on 3 cycles; lower it, or raise the cycles"),
@@ -375,5 +349,5 @@ def test_default_torus_of_psbml_has_a_row_per_node():
     assert grids == ["3x3", "3x3", "2x2", "2x2", "1x1", "1x1"]
     found = PsbmlClassifier(cycles=2).fit(X, y)
     assert found.grid_ == "3x3" and learnt(found) == learnt(PsbmlClassifier(grid="3x3", cycles=2).fit(X, y))
-    with pytest.raises(ValueError, match=r"^grid=3x3: 9 nodes, but only 8 rows to train on; choose a smaller grid$"):
+    with pytest.raises(ValueError, match=r"^grid=3x3: 9 nodes, but only 8 training rows; choose a smaller grid$"):
         PsbmlClassifier(grid="3x3", cycles=1).fit(X[:10], np.arange(10) % 2)

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.mpi
 
 
 def output_of(capsys, *tokens):
-    """Return the output of a command on one rank."""
     capsys.readouterr()
     cli.run([str(token) for token in tokens], mpi.self_comm)
     return capsys.readouterr().out.rstrip("\n")

@@ -13,13 +13,11 @@ SHORT = {"epsilon": 0.25}  # three cycles or so
 
 
 def same(a, b):
-    """Return whether two classifiers have the same bits."""
     names = ("coef_", "intercept_", "n_iter_", "f_min_", "visited_", "classes_")
     return all(getattr(a, name).tobytes() == getattr(b, name).tobytes() for name in names)
 
 
 def bounds(comm, n, empty):
-    """Return this rank's slice of n rows in uneven shards; with several ranks, rank `empty` has no row (None: all have rows)."""
     sizes = np.arange(1, comm.size + 1) * (np.arange(comm.size) != empty % comm.size if comm.size > 1 and empty is not None else 1)
     cuts = np.concatenate([[0], np.cumsum(sizes)]) * n // sizes.sum()
     return slice(int(cuts[comm.rank]), int(cuts[comm.rank + 1]))
@@ -77,7 +75,6 @@ def test_y_of_empty_shards_has_no_effect(comm, X):
 
 
 def mistakes(comm, X, y):
-    """Yield arguments of ProbeClassifier, this rank's X and y, and part of the message; the last rank differs."""
     odd = comm.rank == comm.size - 1
     bad = X.copy()
     bad.data[0] = np.nan
@@ -150,19 +147,3 @@ def test_psbml_has_the_bits_of_one_rank(comm, mine, X):
         assert model.margin_weights_.tobytes() == alone.margin_weights_.tobytes()
         assert (model.cycle_, model.validation_error_) == (alone.cycle_, alone.validation_error_)
         assert (model.predict(X) == alone.predict(X)).all()
-
-
-@pytest.mark.parametrize("kind", [DualClassifier, PsbmlClassifier])
-def test_dual_and_psbml_raise_the_same_error_on_all_ranks(comm, X, kind):
-    y, odd = np.arange(60) % 2, comm.rank == comm.size - 1
-    bad = X.copy()
-    bad.data[0] = np.nan
-    seed = {"random_state": comm.rank}
-    wrong = {"lam": "X/q"} if kind is DualClassifier else {"grid": "999x1"}
-    cases = [({}, bad if odd else X, y, "Input X contains NaN"), (wrong, X, y, "lam=X/q: expected|grid=999x1: 999 nodes")]
-    cases += [({}, X[:0], y[:0], "no rank has rows"), (seed, X, y, "different parameters")] if comm.size > 1 else []
-    cases += [({}, X, 0 * y, "are of one class")] if kind is PsbmlClassifier else [({}, X * 0, y, "no usable features")]
-    for arguments, X_mine, y_mine, sentence in cases:
-        with pytest.raises(ValueError, match=sentence) as error:
-            kind(**arguments, comm=comm).fit(X_mine, y_mine)
-        assert len(set(comm.allgather(str(error.value)))) == 1
