@@ -10,6 +10,7 @@ from hpcml import DualClassifier, ProbeClassifier, PsbmlClassifier
 
 pytestmark = pytest.mark.mpi
 SHORT = {"epsilon": 0.25}  # three cycles or so
+NO_YES = np.array(["no", "yes"], object)
 
 
 def same(a, b):
@@ -33,36 +34,26 @@ def X():
     return random_data(4, 60, 30, 1, density=0.15)[0]  # some features occur in one row only, some in none
 
 
-@pytest.mark.more("ranks", one_in=2)
-def test_classes(comm, mine, X):
+@pytest.mark.parametrize("kind", [ProbeClassifier, DualClassifier])
+@pytest.mark.parametrize("target", ["label sets", "three classes", "two classes", "objects", "one class"])
+def test_bits_of_one_rank(comm, mine, X, kind, target):
     y = np.sort(np.arange(60) % 3)  # the first ranks lack the last classes
-    words = np.array(["ant", "bee", "caterpillar"])[y]
-    for target, loss in (
-        (words, "logistic"),
-        (y > 0, "hinge"),
-        (np.array(["no", "yes"], object)[y // 2], "huber"),
-        (0 * y, "hinge"),
-    ):
-        model = ProbeClassifier(**SHORT, loss=loss, comm=comm).fit(X[mine], target[mine])
-        alone = ProbeClassifier(**SHORT, loss=loss).fit(X, target)
-        assert model.classes_.tolist() == alone.classes_.tolist()
-        assert model.coef_.shape == alone.coef_.shape
-        if target.dtype != object:  # whose bytes are addresses
-            assert same(model, alone)
-        assert model.coef_.tobytes() == alone.coef_.tobytes()
-        assert (model.predict(X) == alone.predict(X)).all()
-
-
-@pytest.mark.more("ranks", one_in=2)
-def test_label_sets(comm, mine, X):
-    Y = (random_data(5, 60, 5, 7, density=0.3)[1] != 0).astype(int).tolil()
-    Y[:, 1], Y[:, 2], Y[:30, 3] = 0, 1, 0
-    Y = Y.tocsr()
-    alone = ProbeClassifier(**SHORT, labels_per_pass=3).fit(X, Y)
-    for target in (Y, Y.toarray()):
-        model = ProbeClassifier(**SHORT, comm=comm).fit(X.toarray()[mine], target[mine])
-        assert same(model, alone)
-        assert sp.issparse(model.predict(X)) == sp.issparse(target)
+    if target == "label sets":
+        y = (random_data(5, 60, 5, 7, density=0.3)[1] != 0).astype(int).tolil()
+        y[:, 1], y[:, 2], y[:30, 3] = 0, 1, 0
+        y = y.tocsr()
+    elif target != "one class":
+        y = {"three classes": np.array(["ant", "bee", "fly"])[y], "two classes": y > 0, "objects": NO_YES[y // 2]}[target]
+    else:
+        y = 0 * y
+    options = SHORT | {"loss": "huber" if target == "objects" else "hinge"} if kind is ProbeClassifier else {}
+    alone, model = kind(labels_per_pass=3, **options).fit(X, y), kind(comm=comm, **options).fit(X[mine], y[mine])
+    names = ["coef_", "intercept_", "n_iter_", "f_min_", "visited_", *(["gap_"] if kind is DualClassifier else [])]
+    assert all(getattr(model, name).tobytes() == getattr(alone, name).tobytes() for name in names)
+    assert model.classes_.tolist() == alone.classes_.tolist()
+    assert sp.issparse(model.predict(X)) == sp.issparse(y)
+    if target == "label sets":
+        assert same(kind(comm=comm, **options).fit(X.toarray()[mine], y.toarray()[mine]), alone)
 
 
 def test_y_of_empty_shards_has_no_effect(comm, X):
@@ -105,19 +96,6 @@ def test_all_ranks_raise_the_same_error(comm, X):
         with pytest.raises(ValueError, match=sentence) as error:
             ProbeClassifier(**arguments, comm=comm).fit(X_mine, y_mine)
         assert len(set(comm.allgather(str(error.value)))) == 1
-
-
-def test_dual_has_the_bits_of_one_rank(comm, mine, X):
-    names = ("coef_", "intercept_", "n_iter_", "f_min_", "gap_", "visited_")
-    Y = (random_data(5, 60, 5, 7, density=0.3)[1] != 0).astype(int).tolil()
-    Y[:, 1], Y[:, 2], Y[:30, 3] = 0, 1, 0
-    words = np.array(["ant", "bee", "caterpillar"])[np.sort(np.arange(60) % 3)]
-    for target in (Y.tocsr(), words, words == "ant", 0 * np.arange(60)):
-        alone = DualClassifier(labels_per_pass=3).fit(X, target)
-        model = DualClassifier(comm=comm).fit(X[mine], target[mine])
-        assert all(getattr(model, name).tobytes() == getattr(alone, name).tobytes() for name in names)
-        assert model.classes_.tolist() == alone.classes_.tolist()
-        assert sp.issparse(model.predict(X)) == sp.issparse(target)
 
 
 @pytest.mark.more("ranks", one_in=2)
