@@ -191,7 +191,7 @@ def _apply(kernel: Callable[[np.ndarray, np.ndarray], None], joint: np.ndarray) 
     return out
 
 
-def by_column(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def to_columns(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return CSC arrays (indptr, rows, data) of X; zeros of a dense X are stored."""
     if sp.issparse(X):
         X = canonical(X).tocsc()
@@ -211,7 +211,7 @@ def count_values(indptr: np.ndarray, data: np.ndarray, has_zero: np.ndarray, lim
     return counts
 
 
-def rounded(values: np.ndarray, precision: np.ndarray | float) -> np.ndarray:
+def round_values(values: np.ndarray, precision: np.ndarray | float) -> np.ndarray:
     """Round to multiples of the precision (ties to even); values with precision 0 are unchanged."""
     with np.errstate(invalid="ignore", divide="ignore"):
         nearest: np.ndarray = np.where(np.asarray(precision) > 0, np.rint(values / precision) * precision, values)
@@ -236,7 +236,7 @@ class GaussianDensities(JointBayes):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GaussianDensities:
         """Fit to X (n_samples, n_features) and y (n_samples,). Raises ValueError if a feature's range is not finite."""
         X, labels, weights, totals = self._prepare(X, y, sample_weight)
-        indptr, rows, data = by_column(X)
+        indptr, rows, data = to_columns(X)
         n_features, n_classes = indptr.size - 1, self.classes_.size
         low, high = np.zeros((2, n_features))
         gaussian.extremes(indptr, data, low, high)
@@ -294,7 +294,7 @@ class KernelDensities(JointBayes):
             For other arguments, or a feature whose range or mean gap between values is not a normal number.
         """
         X, labels, weights, totals = self._prepare(X, y, sample_weight)
-        indptr, rows, data = by_column(X)
+        indptr, rows, data = to_columns(X)
         self.class_size_ = totals
         row_classes = labels, weights / totals[labels]  # classes, and weights that sum to 1 per class
         n_features, n_classes = indptr.size - 1, self.classes_.size
@@ -312,7 +312,7 @@ class KernelDensities(JointBayes):
             self.precision_ = (highs.max(axis=1) - lows.min(axis=1)) / np.maximum(self.value_count_ - 1, 1)
         check_precisions(self.precision_, self.value_count_)
         self.precision_ = np.where(self.value_count_ > 1, np.maximum(self.precision_, LEAST_PRECISION), 0.0)
-        lows, highs = (rounded(ends, self.precision_[:, None]) for ends in (lows, highs))
+        lows, highs = (round_values(ends, self.precision_[:, None]) for ends in (lows, highs))
         ranges = np.where(n_rows > 0, highs - lows, 0.0)
         self.low_ = np.where(n_rows > 0, lows, 0.0)
         self.bandwidth_ = np.maximum(
@@ -356,7 +356,7 @@ class KernelDensities(JointBayes):
             starts = offsets(sources[j])  # first cell of each class
             moments, begin, end = np.zeros((starts[-1], density.ORDER)), *indptr[j : j + 2]
             cell_arrays = self.low_[j], self.bandwidth_[j], starts, moments
-            density.add_moments(rows[begin:end], rounded(data[begin:end], self.precision_[j]), *row_classes, *cell_arrays)
+            density.add_moments(rows[begin:end], round_values(data[begin:end], self.precision_[j]), *row_classes, *cell_arrays)
             classes = np.flatnonzero(zero_masses[j])  # unstored zeros count as one row of value 0 per class
             density.add_moments(classes, np.zeros(classes.size), np.arange(n_classes), zero_masses[j], *cell_arrays)
             for c in range(n_classes):

@@ -66,7 +66,7 @@ class Prediction:
                 best = self.best.best(scorer, chunk)
                 rows = np.repeat(np.arange(chunk.size), best.labels.shape[1])
                 labels, scores = best.labels.ravel(), best.scores.ravel()
-            elif (lines := self._labels_above_thresholds(scorer, chunk)) is not None:
+            elif (lines := self._find_labels_above_thresholds(scorer, chunk)) is not None:
                 rows, labels, scores = lines
             else:
                 self._step = max(1, self._step // 2)
@@ -85,7 +85,7 @@ class Prediction:
             yield RowLabels(shard.first_local + begin, names, rows, labels, values)
             begin += chunk.size
 
-    def _labels_above_thresholds(self, scorer: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    def _find_labels_above_thresholds(self, scorer: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """Return ascending row indices, labels above their thresholds (best first) and scores; None if there are too many."""
         n_lines, parts = 0, []
         for block, scores in self._weights.scores(scorer, rows):

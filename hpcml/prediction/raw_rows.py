@@ -112,7 +112,7 @@ class RowMaker:
         return list(self.column_of)
 
     def convert_table(self, batch: Batch, names: Sequence[str]) -> Shard:
-        """Convert the rows of a table with columns `names`, of which `batch` holds those that are needed. Raises DataError."""
+        """Convert the rows of a table with columns `names`; `batch` holds the needed columns. Raises DataError."""
         if self.is_text:
             columns, has_fields = self.find_text_columns(names), self.fields != PLAIN
             return self.text_vectoriser([texts_of_row(batch, row, columns, has_fields) for row in range(batch.n_rows)])

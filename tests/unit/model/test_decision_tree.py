@@ -83,27 +83,6 @@ def sklearns(tree, node=0):
     return counts, int(tree.feature[node]), float(tree.threshold[node]), *sides
 
 
-def count_equal_splits(ours, theirs, X, y):
-    """How many splits two trees have in common before one that is equally good as the other's."""
-    if len(ours) == 1 or len(theirs) == 1:
-        assert ours == theirs
-        return 0
-    assert ours[0] == theirs[0]
-    if ours[1:3] != theirs[1:3]:
-        assert purity(X, y, *ours[1:3]) == purity(X, y, *theirs[1:3])
-        return 0
-    left = X[:, ours[1]] <= np.float32(ours[2])
-    below = zip(ours[3:], theirs[3:], (left, ~left), strict=True)
-    return 1 + sum(count_equal_splits(one, other, X[side], y[side]) for one, other, side in below)
-
-
-def test_equals_scikit_learn_up_to_ties():
-    X, y = data(5, 1500, 6, 4)
-    theirs = DecisionTreeClassifier(criterion="entropy", min_samples_leaf=2, random_state=0).fit(X, y)
-    ours = DecisionTree(min_samples_leaf=2).fit(X, y)
-    assert count_equal_splits(nested(ours), single(sklearns(theirs.tree_)), X, y) > 50
-
-
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_predictions_equal_scikit_learn(n_classes):
     X, y = data(5, 1000, 6, n_classes)

@@ -50,11 +50,6 @@ def test_weights_of_every_feature(tmp_path, tables, precision):
     assert not any(part.flags.writeable for part in (model.W, model.columns, model.factors))
 
 
-def test_a_model_without_features(tmp_path):
-    model = Model(make.model(tmp_path / "model.h5", np.zeros((3, 0))))
-    assert (model.weights().shape, model.weights(1).shape) == ((3, 0), (0,))
-
-
 def data_and_models(folder, tables, precision):
     X, Y = make.random_data(2, 60, N_FEATURES, N_LABELS)
     bias = np.random.default_rng(3).standard_normal(N_LABELS)
@@ -160,13 +155,6 @@ def test_rejects_other_versions(tmp_path, tables, version):
     path = edit(compact(tmp_path / "model.h5", tables), attributes({"hpcml-version": version}))
     with pytest.raises(DataError, match=rf"format {version}"):
         Model(path)
-
-
-def test_datasets_and_models_have_separate_versions(tmp_path):
-    with h5py.File(make.dataset(tmp_path / "data.h5", np.eye(2), np.eye(2))) as data:
-        assert data.attrs["hpcml-version"] == 3
-    with h5py.File(make.model(tmp_path / "model.h5", np.eye(2))) as model:
-        assert model.attrs["hpcml-version"] == 6
 
 
 def test_finds_models_in_run_folders(tmp_path):
