@@ -38,8 +38,9 @@ class Dataset(dataset.DataFile):
 
     Examples
     --------
-    >>> with hpcml.Dataset("first.h5") as dataset:
+    >>> with hpcml.Dataset("docs.h5") as dataset:
     ...     print(dataset.n_rows, dataset.split_names())
+    100 ['test', 'train', 'valid']
     """
 
     @classmethod
@@ -98,8 +99,11 @@ class Dataset(dataset.DataFile):
 
         Examples
         --------
+        >>> import scipy.sparse
         >>> X = scipy.sparse.random(100, 20, 0.3, format="csr", dtype="float32")
-        >>> hpcml.Dataset.from_sparse(X, ["spam", "ham"] * 50, "mail.h5", test_share=0.2)
+        >>> with hpcml.Dataset.from_sparse(X, ["spam", "ham"] * 50, "mail.h5", test_share=0.2) as dataset:
+        ...     print(dataset.split_names())
+        ['test', 'train']
         """
         from hpcml.conversion.from_memory import Matrices
         from hpcml.conversion.from_memory import from_sparse as convert
@@ -131,8 +135,12 @@ class Dataset(dataset.DataFile):
             Columns of texts or numbers, and of labels.
         path : path
             The file to create.
-        comm, force, log
-            As in `from_sparse`.
+        comm : mpi4py communicator or None
+            The ranks that pass rows; None: this process alone.
+        force : bool
+            Replace the file if it exists.
+        log : Log or None
+            Receiver of messages; default: the logger `hpcml`.
         **options
             Those of `hpcml convert`: `text=["title", "abstract"]` or `features=["a", "b"]`, `labels=["topics"]`, `indicators`,
             `id`, `split_column`, `label_separator`, `min_df`, `test_share` and others. A list in a label column is several labels.
@@ -149,8 +157,11 @@ class Dataset(dataset.DataFile):
 
         Examples
         --------
-        >>> frame = pandas.read_csv("news.csv")
-        >>> hpcml.Dataset.from_frame(frame, "news.h5", text=["title", "body"], labels=["topics"])
+        >>> import pandas
+        >>> frame = pandas.read_csv("docs.csv")
+        >>> with hpcml.Dataset.from_frame(frame, "frame.h5", text=["text"], labels=["topic"]) as dataset:
+        ...     print(dataset.n_rows, dataset.n_labels)
+        100 2
         """
         from hpcml.conversion.from_memory import from_frame as convert
         from hpcml.conversion.options import ConvertOptions
@@ -183,7 +194,7 @@ class Dataset(dataset.DataFile):
 
         Examples
         --------
-        >>> with hpcml.Dataset("first.h5") as dataset:
+        >>> with hpcml.Dataset("docs.h5") as dataset:
         ...     X, Y = dataset.matrix("train"), dataset.labels("train")
         """
         from hpcml.data.shard import read_rows
@@ -210,7 +221,7 @@ class Dataset(dataset.DataFile):
 
         Examples
         --------
-        >>> with hpcml.Dataset("first.h5") as dataset:
+        >>> with hpcml.Dataset("docs.h5") as dataset:
         ...     n_positive = dataset.labels("train").sum(axis=0)
         """
         from hpcml.data.shard import read_slab, rows_of, verify

@@ -66,7 +66,7 @@ def corrected_test(differences: np.ndarray, test_share: float) -> float:
 class CrossValidation(ReportedResult):
     """F1 of methods on problems in stratified folds, as returned by `hpcml.cross_validate`; str() is the printed table.
 
-    Attributes
+    Parameters
     ----------
     problems : list
         The problems: each has `path`, `label` (None for all labels of the file), `labels`, `n_positive`, `n_rows` and `n_features`.
@@ -87,7 +87,10 @@ class CrossValidation(ReportedResult):
     --------
     >>> result = hpcml.cross_validate(["dual", "mbw"], ["docs.h5"], folds=5)
     >>> result.by_fold(0).mean(axis=1)  # mean F1 of each method
+    array([100., 100.])
     >>> print(result)
+    F1 (%): mean ± standard error over 5 folds (seed 0)
+    ...
     """
 
     problems: list[CvProblem]
@@ -129,6 +132,7 @@ class CrossValidation(ReportedResult):
         Examples
         --------
         >>> [score.f1 for score in result.scores()[0]]
+        [100.0, 100.0]
         """
         baseline = self.methods.index(self.baseline)
         return [score_methods(self.by_fold(problem), baseline) for problem in range(len(self.problems))]
@@ -164,6 +168,8 @@ class CrossValidation(ReportedResult):
         Examples
         --------
         >>> print(*result.describe(), sep="\\n")
+        F1 (%): mean ± standard error over 5 folds (seed 0)
+        ...
         """
         yield f"F1 (%): mean ± standard error over {self.folds} folds (seed {self.seed})"
         yield from ["", *format_table(self.names(), self.methods, self.scores()), ""]

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,8 +20,6 @@ from hpcml.estimators.labels import NAMES, LabelSets, agree_labels, check_featur
 from hpcml.estimators.parameters import Parameter, Seed, error_text, option_values
 from hpcml.estimators.sklearn_types import BaseEstimator
 
-Self = TypeVar("Self", bound="DistributedClassifier")
-
 
 class DistributedClassifier(BaseEstimator):
     """Base class of classifiers that are trained on the rows of all ranks of `comm`; a subclass trains in `_learn`."""
@@ -34,12 +32,12 @@ class DistributedClassifier(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "comm": None}  # a communicator belongs to its process
 
-    def __sklearn_clone__(self: Self) -> Self:
+    def __sklearn_clone__(self) -> Self:
         twin = BaseEstimator.__sklearn_clone__(copy.copy(self))
         twin.comm = self.comm
         return twin
 
-    def fit(self: Self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> Self:
         """Train on the rows of all ranks. Collective over `comm`.
 
         Parameters
@@ -52,6 +50,7 @@ class DistributedClassifier(BaseEstimator):
         Returns
         -------
         self
+            The fitted classifier.
 
         Raises
         ------
@@ -60,7 +59,7 @@ class DistributedClassifier(BaseEstimator):
         """
         return self._fit_weighted(X, y, None)
 
-    def _fit_weighted(self: Self, X: Any, y: Any, sample_weight: Any) -> Self:
+    def _fit_weighted(self, X: Any, y: Any, sample_weight: Any) -> Self:
         if not (self.comm is None or isinstance(self.comm, mpi.Comm)):
             raise TypeError(f"comm={self.comm!r}: expected an mpi4py communicator or None")
         local_error: Exception | None = None

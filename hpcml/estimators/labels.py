@@ -49,6 +49,7 @@ class LabelScores(ClassifierMixin):
         Parameters
         ----------
         X : array or sparse matrix (n_samples, n_features)
+            Rows.
 
         Returns
         -------
@@ -64,6 +65,7 @@ class LabelScores(ClassifierMixin):
         Parameters
         ----------
         X : array or sparse matrix (n_samples, n_features)
+            Rows.
 
         Returns
         -------
@@ -85,9 +87,11 @@ class LabelScores(ClassifierMixin):
         Parameters
         ----------
         X : array or sparse matrix (n_samples, n_features)
+            Rows.
         y : array, sparse matrix or list
             Classes or label sets, as for `fit`.
         sample_weight : array (n_samples,) or None
+            Weights of the rows. Default: equal weights.
 
         Returns
         -------
@@ -175,7 +179,6 @@ def agree_labels(comm: mpi.Comm, kind: int, y: Any, n_local: int) -> LabelSets:
 
 
 def named_sets(names: list[list[Any]], classes: np.ndarray) -> LabelSets:
-    """Return the label sets of rows with distinct names from `classes`."""
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in names], dtype=np.int64)])
     indices = np.searchsorted(classes, _flatten(names)) if indptr[-1] else np.zeros(0, np.int64)
     return LabelSets(NAMES, classes, len(classes), indptr, indices)

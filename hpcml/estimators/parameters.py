@@ -64,8 +64,6 @@ COMM = (
 
 
 class Parameter(NamedTuple):
-    """Allowed types of a parameter, and its conversion to an option."""
-
     types: tuple[type, ...]
     expected: str
     as_option: Callable[[Any], Any]
@@ -95,7 +93,6 @@ def about_parameters(text: str, kinds: Iterable[type]) -> str:
 
 
 def error_text(error: HpcmlError) -> str:
-    """Return the message of an error with the parameter instead of the option."""
     if isinstance(error, OptionError):
         return error.with_name(PARAMETER_OF.get(error.name, error.name), in_python=True)
     return str(error)
@@ -141,7 +138,6 @@ def option_values(estimator: Any) -> dict[str, Any]:
 
 
 def _kind_with(name: str, kinds: tuple[type, ...]) -> Any:
-    """Return the first option class that has the parameter; None if there is none."""
     return next((kind for kind in kinds if OPTION_OF.get(name, name) in {field.name for field in fields(kind)}), None)
 
 
@@ -160,7 +156,6 @@ def _describe_parameters(cls: type, kinds: tuple[type, ...]) -> Iterator[tuple[s
 
 
 def _complete_docstring(cls: Any) -> str:
-
     def section(title: str, entries: Iterable[tuple[str, str, str]]) -> list[str]:
         lines = [f"{name} : {kind}\n{textwrap.indent(textwrap.fill(text, 116), '    ')}" for name, kind, text in entries]
         return [title, "-" * len(title), *lines]
@@ -170,4 +165,4 @@ def _complete_docstring(cls: Any) -> str:
     own, _, rest = tail.partition("\n\n") if title == "Attributes" else ("", "", f"{title}\n{'-' * len(title)}\n{tail}")
     shared = [(name, *ATTRIBUTES[name]) for name in cls._learnt if not re.search(rf"^{name} : ", own, re.MULTILINE)]
     lines = [*section("Parameters", cls.described), "", *section("Attributes", shared), *own.splitlines(), "", rest]
-    return head + "\n".join(lines)
+    return head + "\n".join(lines).rstrip() + "\n"  # numpydoc expects the closing quotes on their own line

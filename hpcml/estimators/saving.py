@@ -16,8 +16,6 @@ from hpcml.model.raw_input import RawInput
 
 
 class ModelTarget(NamedTuple):
-    """A model file to write: path, method, names and features."""
-
     path: Path
     method: str
     label_names: list[str]

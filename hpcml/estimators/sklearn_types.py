@@ -9,16 +9,12 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     class BaseEstimator:
-        """`sklearn.base.BaseEstimator`."""
-
         n_features_in_: int
         feature_names_in_: np.ndarray
 
-        def get_params(self, deep: bool = True) -> dict[str, Any]:
-            """Return the parameters."""
+        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
 
-        def set_params(self, **params: Any) -> Self:
-            """Set parameters."""
+        def set_params(self, **params: Any) -> Self: ...
 
         def __sklearn_tags__(self) -> Tags: ...
 
@@ -27,10 +23,7 @@ if TYPE_CHECKING:
         def __getstate__(self) -> dict[str, Any]: ...
 
     class ClassifierMixin:
-        """`sklearn.base.ClassifierMixin`."""
-
-        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-            """Return the accuracy."""
+        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float: ...
 
         def __sklearn_tags__(self) -> Tags: ...
 

@@ -57,8 +57,27 @@ class ReportedResult:
         return joined(self.describe())
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the content of the JSON report.
+
+        Returns
+        -------
+        dict of str to object
+            Values of the types that `json` supports.
+        """
         content: dict[str, Any] = plain(self)
         return content
 
     def write_json(self, path: Path | str) -> None:
+        """Write the result to a file as JSON.
+
+        Parameters
+        ----------
+        path : path
+            The file to write; an existing file is replaced.
+
+        Raises
+        ------
+        DataError
+            If the file cannot be written.
+        """
         atomic.write_json(path, self.as_dict())

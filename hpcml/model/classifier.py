@@ -72,8 +72,6 @@ class FoundThreshold(NamedTuple):
 
 
 class MarginData(NamedTuple):
-    """The rows on which a classifier was fitted."""
-
     rows: np.ndarray = np.empty(0, dtype=np.int64)  # (n,) ascending row numbers in the training file
     weights: np.ndarray = np.empty(0, dtype=np.float32)  # (n,)
     cycle: int = 0  # training cycle; 0: all rows
@@ -176,9 +174,10 @@ class ClassifierModel(Trained):
 
     Examples
     --------
-    >>> model = hpcml.ClassifierModel("runs/psbml/model.h5")
-    >>> model.scores(X).shape
-    (100, 1)
+    >>> run = hpcml.train("psbml", "docs.h5", "psbml", label="sea", grid="2x2", cycles=2)
+    >>> model = hpcml.ClassifierModel(run.model)
+    >>> model.scores(np.zeros((3, model.n_features))).shape
+    (3, 1)
     """
 
     kind = "classifier"

@@ -30,7 +30,6 @@ class Stages:
     biases: np.ndarray
 
     def __call__(self, parts: np.ndarray) -> np.ndarray:
-        """Return the scores (n,) from the scores of each stage (n_parts, n)."""
         last, parts = len(self.factors) - 1, parts + self.biases[:, None]
         value = self.factors[0] * parts[0]
         out, continues = (parts[0] - self.cut) - last, parts[0] > self.cut
@@ -53,7 +52,6 @@ class Voter(NamedTuple):
     values: np.ndarray
 
     def share(self, scores: np.ndarray) -> np.ndarray:
-        """Return h(s) of scores (n,)."""
         return np.asarray(self.values[np.minimum(np.searchsorted(self.bounds, scores), self.bounds.size - 1)])
 
 
@@ -64,7 +62,6 @@ class Votes:
     rounds: tuple[Voter, ...]
 
     def __call__(self, parts: np.ndarray) -> np.ndarray:
-        """Return the scores (n,) from the scores of each round (n_parts, n)."""
         total, votes = np.zeros(parts.shape[1]), 0.0
         for scores, each in zip(parts, self.rounds, strict=False):  # a label may have fewer rounds than the model has parts
             total = total + each.vote * each.share(scores)
@@ -95,8 +92,6 @@ def encode_votes(rounds: Iterable[Voter]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Combination:
-    """The parts of a model's labels and the rule that combines them."""
-
     kind: str
     n_parts: int
     width: int  # columns per part
@@ -118,7 +113,6 @@ class Combination:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Return the attributes that `of` reads."""
         about: dict[str, Any] = {"combination": self.kind, "parts": self.n_parts, "width": self.width}
         return about | ({"cut": self.cut, "factors": np.array(self.factors)} if self.kind == STAGED else {})
 

@@ -17,7 +17,6 @@ _WEIGHTS = 1 << 24
 
 
 def create_slabs(model: Model, n_weights: int | None, n_labels: int) -> dict[str, Slab]:
-    """Return the datasets of a file with the features of `model`; dense if `n_weights` is None."""
     certified = "gap" in model.labels
     return model_slabs(n_labels, model.n_features, model.n_columns, model.precision, certified, n_weights, model.labels)
 

@@ -78,7 +78,6 @@ class DecisionTree:
         return rows
 
     def apply(self, X: Any) -> np.ndarray:
-        """Return the leaf (int32) of each row of X."""
         leaves = np.empty(X.shape[0], dtype=np.int32)
         kernels.leaves(self._rows(X), self.feature_, self.threshold_, self.child_, leaves)
         return leaves

@@ -75,7 +75,18 @@ class JointBayes:
         raise NotImplementedError
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
-        """Return log P(c) + Σ_j log P(x_j | c): array (n_samples, n_classes)."""
+        """Return log P(c) + Σ_j log P(x_j | c).
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray (n_samples, n_classes)
+            Columns in the order of `classes_`.
+        """
         X, (add_dense, add_sparse, densities) = self._rows(X), self._densities()
         joint = np.tile(self.class_log_prior_, (X.shape[0], 1))
         if sp.issparse(X):
@@ -94,27 +105,82 @@ class JointBayes:
                 raise ValueError(f"{name} is damaged")
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Return log P(c | x): array (n_samples, n_classes)."""
+        """Return log P(c | x).
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray (n_samples, n_classes)
+            Columns in the order of `classes_`.
+        """
         return _apply(kernels.log_shares, self.predict_joint_log_proba(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return P(c | x): array (n_samples, n_classes) with columns in the order of `classes_`."""
+        """Return P(c | x).
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray (n_samples, n_classes)
+            Columns in the order of `classes_`.
+        """
         return _apply(kernels.shares, self.predict_joint_log_proba(X))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the log-odds log p_c − log(1 − p_c): array (n_samples, n_classes), or (n_samples,) for two classes."""
+        """Return the log-odds log p_c − log(1 − p_c).
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray (n_samples, n_classes), or (n_samples,) for two classes
+            With two classes, the log-odds of the second one.
+        """
         joint = self.predict_joint_log_proba(X)
         return np.asarray(joint[:, 1] - joint[:, 0]) if self.classes_.size == 2 else _apply(kernels.log_odds, joint)
 
     def confidence(self, X: Any) -> np.ndarray:
-        """Return the largest class probability minus the second largest: array (n_samples,)."""
+        """Return the confidence of the predictions.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray (n_samples,)
+            Largest class probability minus the second largest.
+        """
         joint = self.predict_joint_log_proba(X)
         out = np.empty(joint.shape[0])
         kernels.gaps(joint, out)
         return out
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the most probable class of each row; of equals, the first one in `classes_`: array (n_samples,)."""
+        """Predict the most probable classes.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray (n_samples,)
+            Of equally probable classes, the first one in `classes_`.
+        """
         best = self.predict_joint_log_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
@@ -125,7 +191,7 @@ def _apply(kernel: Callable[[np.ndarray, np.ndarray], None], joint: np.ndarray) 
     return out
 
 
-def by_column(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def to_columns(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return CSC arrays (indptr, rows, data) of X; zeros of a dense X are stored."""
     if sp.issparse(X):
         X = canonical(X).tocsc()
@@ -136,7 +202,6 @@ def by_column(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def count_values(indptr: np.ndarray, data: np.ndarray, has_zero: np.ndarray, limit: int = FEW) -> np.ndarray:
-    """Return the number of distinct values of each feature."""
     counts = np.zeros(has_zero.size, np.int64)
     density.count_values(indptr, data, has_zero, np.empty(limit + 1), counts)
     for j in np.flatnonzero(counts > limit):  # the kernel stops counting at the limit
@@ -146,7 +211,7 @@ def count_values(indptr: np.ndarray, data: np.ndarray, has_zero: np.ndarray, lim
     return counts
 
 
-def rounded(values: np.ndarray, precision: np.ndarray | float) -> np.ndarray:
+def round_values(values: np.ndarray, precision: np.ndarray | float) -> np.ndarray:
     """Round to multiples of the precision (ties to even); values with precision 0 are unchanged."""
     with np.errstate(invalid="ignore", divide="ignore"):
         nearest: np.ndarray = np.where(np.asarray(precision) > 0, np.rint(values / precision) * precision, values)
@@ -171,7 +236,7 @@ class GaussianDensities(JointBayes):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GaussianDensities:
         """Fit to X (n_samples, n_features) and y (n_samples,). Raises ValueError if a feature's range is not finite."""
         X, labels, weights, totals = self._prepare(X, y, sample_weight)
-        indptr, rows, data = by_column(X)
+        indptr, rows, data = to_columns(X)
         n_features, n_classes = indptr.size - 1, self.classes_.size
         low, high = np.zeros((2, n_features))
         gaussian.extremes(indptr, data, low, high)
@@ -197,7 +262,6 @@ class GaussianDensities(JointBayes):
         return zeros
 
     def check_arrays(self) -> None:
-        """Raise ValueError unless the arrays are consistent."""
         d, k = self.n_features_in_, self.classes_.size
         self._check_shapes(class_log_prior_=(k,), precision_=(d,), mean_=(d, k), deviation_=(d, k))
 
@@ -213,6 +277,7 @@ class KernelDensities(JointBayes):
         Parameters
         ----------
         X : array or sparse matrix (n_samples, n_features)
+            Rows.
         y : array (n_samples,)
             Classes.
         sample_weight : array (n_samples,) or None
@@ -221,6 +286,7 @@ class KernelDensities(JointBayes):
         Returns
         -------
         self
+            The fitted classifier.
 
         Raises
         ------
@@ -228,7 +294,7 @@ class KernelDensities(JointBayes):
             For other arguments, or a feature whose range or mean gap between values is not a normal number.
         """
         X, labels, weights, totals = self._prepare(X, y, sample_weight)
-        indptr, rows, data = by_column(X)
+        indptr, rows, data = to_columns(X)
         self.class_size_ = totals
         row_classes = labels, weights / totals[labels]  # classes, and weights that sum to 1 per class
         n_features, n_classes = indptr.size - 1, self.classes_.size
@@ -246,7 +312,7 @@ class KernelDensities(JointBayes):
             self.precision_ = (highs.max(axis=1) - lows.min(axis=1)) / np.maximum(self.value_count_ - 1, 1)
         check_precisions(self.precision_, self.value_count_)
         self.precision_ = np.where(self.value_count_ > 1, np.maximum(self.precision_, LEAST_PRECISION), 0.0)
-        lows, highs = (rounded(ends, self.precision_[:, None]) for ends in (lows, highs))
+        lows, highs = (round_values(ends, self.precision_[:, None]) for ends in (lows, highs))
         ranges = np.where(n_rows > 0, highs - lows, 0.0)
         self.low_ = np.where(n_rows > 0, lows, 0.0)
         self.bandwidth_ = np.maximum(
@@ -290,7 +356,7 @@ class KernelDensities(JointBayes):
             starts = offsets(sources[j])  # first cell of each class
             moments, begin, end = np.zeros((starts[-1], density.ORDER)), *indptr[j : j + 2]
             cell_arrays = self.low_[j], self.bandwidth_[j], starts, moments
-            density.add_moments(rows[begin:end], rounded(data[begin:end], self.precision_[j]), *row_classes, *cell_arrays)
+            density.add_moments(rows[begin:end], round_values(data[begin:end], self.precision_[j]), *row_classes, *cell_arrays)
             classes = np.flatnonzero(zero_masses[j])  # unstored zeros count as one row of value 0 per class
             density.add_moments(classes, np.zeros(classes.size), np.arange(n_classes), zero_masses[j], *cell_arrays)
             for c in range(n_classes):

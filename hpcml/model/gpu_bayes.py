@@ -65,7 +65,6 @@ class _OnGpu(JointBayes):
         raise NotImplementedError
 
     def _joint_on_device(self, X: Any) -> Iterator[tuple[slice, Any]]:
-        """Yield blocks of rows with their joint log probabilities on the device."""
         from hpcml.kernels import device
 
         if self not in _DEVICE_ARRAYS:
@@ -93,7 +92,6 @@ class _OnGpu(JointBayes):
             yield block, joint
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
-        """Return log P(c) + Σ_j log P(x_j | c): array (n_samples, n_classes). Raises DataError if the device fails."""
         X = self._rows(X)
         out = np.empty((X.shape[0], self.classes_.size))
         with _device_errors():
@@ -102,7 +100,6 @@ class _OnGpu(JointBayes):
         return out
 
     def confidence(self, X: Any) -> np.ndarray:
-        """Return the largest class probability minus the second largest (n_samples,). Raises DataError if the device fails."""
         from hpcml.kernels import device
 
         X = self._rows(X)
@@ -120,8 +117,6 @@ class _OnGpu(JointBayes):
 
 
 class KernelDensitiesOnGpu(_OnGpu, KernelDensities):
-    """`KernelDensities` that scores on a GPU."""
-
     def _arrays_on_device(self) -> tuple[Any, ...]:
         from hpcml.kernels import device
 
@@ -135,8 +130,6 @@ class KernelDensitiesOnGpu(_OnGpu, KernelDensities):
 
 
 class GaussianDensitiesOnGpu(_OnGpu, GaussianDensities):
-    """`GaussianDensities` that scores on a GPU."""
-
     def _arrays_on_device(self) -> tuple[Any, ...]:
         from hpcml.kernels import device
 

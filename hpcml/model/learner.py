@@ -68,15 +68,12 @@ def cpu_version(classifier: Any) -> Any:
 
 
 def own_class(kind: str) -> type:
-    """Return the classifier class of a kind in OWN. Raises KeyError."""
     cls: type = _import(OWN[kind])
     return cls
 
 
 @dataclass(frozen=True)
 class Learner:
-    """A classifier class with options."""
-
     name: str
     path: str
     options: tuple[tuple[str, Any], ...] = ()
@@ -123,7 +120,6 @@ class Learner:
 
     @property
     def accepts_sparse(self) -> bool:
-        """Whether classifiers accept CSR rows."""
         if self.own_kind is not None:
             return True
         from sklearn.utils import get_tags
@@ -151,15 +147,12 @@ LEARNERS = {
 
 
 class Constant:
-    """A classifier that predicts one class for every row."""
-
     kind = "constant"
 
     def __init__(self, label: int) -> None:
         self.classes_ = np.array([label], dtype=np.int64)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the class of every row."""
         return np.full(X.shape[0], self.classes_[0])
 
 
@@ -191,7 +184,6 @@ def parse_learner(tokens: Sequence[str]) -> Learner:
 
 
 def _import(path: str) -> Any:
-    """Return the object at a dotted path. Raises ConfigError."""
     module_name, _, name = path.rpartition(".")
     try:
         module = importlib.import_module(module_name)
@@ -231,7 +223,6 @@ def _check_sklearn_class(learner: Learner) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """Return the message of an error in one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 

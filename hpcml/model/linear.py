@@ -108,7 +108,6 @@ def mask_kept_weights(w: np.ndarray, below: float) -> np.ndarray:
 
 
 def empty_labels_warning(n_emptied: int, n_labels: int, option: str) -> str:
-    """Return the warning about labels that lost all weights."""
     return f"warning: {n_emptied:,} of {n_labels:,} labels keep no weight and score all rows alike; choose a smaller {option}"
 
 
@@ -120,7 +119,6 @@ class SparseRows(NamedTuple):
     data: np.ndarray
 
     def row(self, label: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns and weights of a label."""
         begin, end = self.indptr[label : label + 2].tolist()
         return self.indices[begin:end], self.data[begin:end]
 
@@ -165,7 +163,7 @@ class Model(Trained):
 
     Examples
     --------
-    >>> model = hpcml.Model("runs/first/model.h5")
+    >>> model = hpcml.Model("run/model.h5")
     >>> weights = model.weights(model.label_names.index("sea"))
     """
 
@@ -343,8 +341,10 @@ class Model(Trained):
 
         Examples
         --------
-        >>> model = hpcml.Model("runs/first/model.h5")
-        >>> scores = X @ model.weight_matrix().T + model.bias
+        >>> model = hpcml.Model("run/model.h5")
+        >>> X = np.ones((3, model.n_features))
+        >>> (X @ model.weight_matrix().T + model.bias).shape
+        (3, 2)
         """
         import scipy.sparse as sp
 

@@ -27,7 +27,22 @@ class JointNaiveBayes(ClassifierMixin, BaseEstimator, JointBayes):
         return validate_data(self, check_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy on X (n_samples, n_features) and y (n_samples,)."""
+        """Return the accuracy.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n_samples, n_features)
+            Rows.
+        y : array (n_samples,)
+            Classes.
+        sample_weight : array (n_samples,) or None
+            Weights of the rows. Default: equal weights.
+
+        Returns
+        -------
+        float
+            Share of rows whose class is predicted.
+        """
         return float(super().score(X, check_label_sets(y), sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
@@ -91,7 +106,7 @@ class KernelNB(JointNaiveBayes, KernelDensities):
 
     Examples
     --------
-    >>> KernelNB().fit([[0.0], [0.1], [1.0], [1.1]], [0, 0, 1, 1]).predict([[0.2]])
+    >>> hpcml.KernelNB().fit([[0.0], [0.1], [1.0], [1.1]], [0, 0, 1, 1]).predict([[0.2]])
     array([0])
     """
 

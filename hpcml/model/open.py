@@ -57,7 +57,7 @@ def open_model(path: Path | str) -> Model | ClassifierModel:
 
     Examples
     --------
-    >>> hpcml.open_model("runs/first").label_names[:2]
+    >>> hpcml.open_model("run").label_names
     ['farm', 'sea']
     """
     path = model_file(path)
@@ -90,7 +90,6 @@ def share_model(comm: mpi.Comm, path: Path | str | Trained) -> Any:
 
 
 def require_raw_input(model: Trained) -> RawInput:
-    """Return the description of a model's features. Raises DataError if its file has none."""
     if model.raw_input is None:
         raise DataError(
             f"{model.path}: the model has no feature names (trained on svmlight text, or by an earlier version); "
@@ -100,7 +99,6 @@ def require_raw_input(model: Trained) -> RawInput:
 
 
 def format_model(model: Model | ClassifierModel) -> str:
-    """Return a description of the model for `hpcml info`."""
     attrs = model.attrs
     lines = [
         f"{model.path}: a model trained by {attrs.get('method', '?')}, "

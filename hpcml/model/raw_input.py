@@ -37,7 +37,6 @@ class RawInput:
 
     @classmethod
     def of_dataset(cls, dataset: DataFile) -> RawInput:
-        """Read the description from a dataset. Raises DataError and errors of h5py."""
         attrs = {name: value for name, value in attributes(dataset.file).items() if name in DATASET_ATTRIBUTES}
         text, idf, packed = dataset.file.get("text"), None, None
         if text is not None:
@@ -51,7 +50,6 @@ class RawInput:
 
     @property
     def is_text(self) -> bool:
-        """Whether the features are words of texts."""
         return "weighting" in self.attributes
 
     @property
@@ -60,7 +58,6 @@ class RawInput:
         return None if self.packed is None else self.packed.tobytes().decode().split(NUL.decode()) if self.packed.size else []
 
     def write(self, file: h5py.File) -> None:
-        """Write the description to a model file."""
         group = require_group(file, GROUP)
         for name, value in sorted(self.attributes.items()):
             group.attrs[name] = value

@@ -59,7 +59,6 @@ def score_block(scorer: Scorer | ClassifierScorer, begin: int, end: int) -> Iter
 
 
 def warm_up_counts() -> None:
-    """Compile the kernels that count and rank scores."""
     no_rows, no_scores, sigmoids = np.empty(0, dtype=np.int64), np.empty((0, 1)), (np.empty(0), np.empty(0))
     kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), no_rows)
     keep_best(no_scores, 0, *sigmoids, no_scores, np.empty((0, 1), dtype=np.int32))
@@ -127,7 +126,6 @@ class Scorer:
         return self.model.rows(labels), np.arange(labels.size), self.model.bias[labels]
 
     def score_rows(self, rows: np.ndarray, weights: Any, bias: Any) -> np.ndarray:
-        """Return the scores (n, B) of rows, with the weights of a block of labels."""
         out = np.empty((rows.size, len(bias)))
         if self._by_column:
             kernels.score_rows_by_column(self.csr, rows, (weights, *self.tables, bias), self.compute_divisors(rows), out)
@@ -202,11 +200,9 @@ class ClassifierScorer:
         self.blocks = [(0, labels.size)]
 
     def weights(self, begin: int, end: int) -> tuple[np.ndarray]:
-        """Return the numbers of labels[begin:end]."""
         return (self.labels[begin:end],)
 
     def score_rows(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Return the scores (n, B) of rows. Raises NonFiniteError."""
         (indptr, _, _), model, out = self._csr, self.model, np.empty((rows.size, labels.size))
         sizes = 8 * model.n_classes + _NONZERO_BYTES * (indptr[rows + 1] - indptr[rows]) + 4 * model.n_features * model.dense
         ends, begin = np.append(0, np.cumsum(sizes)), 0
@@ -285,7 +281,6 @@ class BlockWeights:
             yield slice(*block), scores
 
     def all_scores(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> np.ndarray:
-        """Return the scores (n, n_labels). Raises NonFiniteError."""
         out = np.empty((rows.size, scorer.labels.size))
         for block, scores in self.scores(scorer, rows):
             out[:, block] = scores

@@ -76,12 +76,10 @@ def _skops() -> Any:
 
 
 def is_savable(kind: type) -> bool:
-    """Return whether the class of scikit-learn is allowed in files."""
     return f"{kind.__module__}.{kind.__qualname__}".startswith(SAVABLE)
 
 
 def dump(classifier: Any) -> bytes:
-    """Return the canonical skops dump of a classifier. Raises errors of skops."""
     return canonical(_skops().dumps(classifier))
 
 

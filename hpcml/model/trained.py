@@ -114,7 +114,18 @@ class Trained:
         return f"log-odds of --loss {self.attrs['loss']}, not calibrated" if self._has_log_odds else ""
 
     def check_probabilities(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return `sigmoids`. Raises ConfigError if the model has no probabilities."""
+        """Return the sigmoids that turn scores into probabilities 1 / (1 + exp(−slope · score − offset)).
+
+        Returns
+        -------
+        slopes, offsets : ndarray (n_labels,) of float64
+            Parameters of each label's sigmoid.
+
+        Raises
+        ------
+        ConfigError
+            If the model has no probabilities.
+        """
         if self.sigmoids is None:
             raise ConfigError(f"{self.path}: has no probabilities; add them with hpcml calibrate (linear models)")
         return self.sigmoids
@@ -130,6 +141,7 @@ class Trained:
         Returns
         -------
         Model or ClassifierModel
+            A view of the model; the file is unchanged.
 
         Raises
         ------
@@ -143,7 +155,18 @@ class Trained:
         return out
 
     def check_numbering(self, zero_based: bool) -> None:
-        """Raise ConfigError if only the training text was zero-based."""
+        """Check that svmlight text numbers its features as the training text did.
+
+        Parameters
+        ----------
+        zero_based : bool
+            Whether the indices of the text start at 0.
+
+        Raises
+        ------
+        ConfigError
+            If only the training text was zero-based.
+        """
         if self.attrs.get("zero_based", False) and not zero_based:
             raise ConfigError(f"{self.path}: the model was trained with --zero-based; add --zero-based")
 
@@ -153,6 +176,7 @@ class Trained:
         Parameters
         ----------
         dataset : Dataset
+            The dataset to score.
 
         Raises
         ------

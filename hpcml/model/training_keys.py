@@ -34,7 +34,6 @@ class TrainingKeys(NamedTuple):
 
 
 def merge_training_keys(one: TrainingKeys | None, other: TrainingKeys | None) -> TrainingKeys | None:
-    """Return the union of two sets of keys; None counts as empty."""
     if one is None or other is None:
         return other or one
     keys = np.sort(np.concatenate([one.keys, other.keys]))
@@ -47,7 +46,6 @@ def merge_training_keys(one: TrainingKeys | None, other: TrainingKeys | None) ->
 
 
 def training_keys(dataset: DataFile, split: str) -> TrainingKeys:
-    """Return the keys of the labelled rows of a split. Raises DataError, ConfigError."""
     rows, keys = dataset.labelled(dataset.split(split)), TrainingKeys(np.zeros(0, np.uint64), 0, True)
     for begin in range(0, rows.size, PIECE):
         block = rows[begin : begin + PIECE]
@@ -60,7 +58,6 @@ def training_keys(dataset: DataFile, split: str) -> TrainingKeys:
 
 
 def write_training_keys(file: h5py.File, keys: TrainingKeys | None) -> None:
-    """Store the keys in a model file; None: the training rows have none (streamed text)."""
     if keys is not None:
         file[NAME] = keys.keys.astype("<u8")
         file[NAME].attrs["complete"] = keys.complete

@@ -70,7 +70,6 @@ def describe(path: Path, kind: str) -> str:
 
 
 def _read_columns(path: Path, kind: str) -> tuple[list[str], int, dict[str, Any]]:
-    """Return the names of the columns, the number of lines, and the attributes of the file."""
     ending = path.suffix.lower()
     if kind:
         with open_stamped(path, kind, WRITTEN_BY) as file, readable(path, WRITTEN_BY):

@@ -27,7 +27,7 @@ from hpcml.prediction.raw_rows import RowMaker
 class ScoredLabel(NamedTuple):
     """A label of a row, as returned by `LoadedModel.top`.
 
-    Attributes
+    Parameters
     ----------
     label : str
         Name of the label.
@@ -37,6 +37,12 @@ class ScoredLabel(NamedTuple):
         Score; the label is predicted if it is above the label's threshold.
     probability : float or None
         Probability; None if the model has no probabilities.
+
+    Examples
+    --------
+    >>> best = hpcml.load("run").top(["A ship in the port"], k=1)[0][0]
+    >>> best.label
+    'sea'
     """
 
     label: str
@@ -75,8 +81,8 @@ class LoadedModel:
     Examples
     --------
     >>> model = hpcml.load("run")
-    >>> model.top(["A library of linear algebra"])[0]
-    [ScoredLabel(label='devel::library', title='', score=1.2, probability=0.77)]
+    >>> model.top(["A ship in the port"])[0]
+    [ScoredLabel(label='sea', title='', score=..., probability=...)]
     """
 
     def __init__(self, run: Path | str | Model | ClassifierModel) -> None:
@@ -112,6 +118,7 @@ class LoadedModel:
         Returns
         -------
         ndarray (n_rows, n_labels) of float64
+            Scores.
 
         Raises
         ------
@@ -126,12 +133,15 @@ class LoadedModel:
 
         Parameters
         ----------
-        X, split
-            As for `decision_function`.
+        X : list of str or dict, DataFrame, matrix (n_rows, n_features) or Dataset
+            Rows.
+        split : str
+            Split of a dataset (default: all rows).
 
         Returns
         -------
         ndarray (n_rows, n_labels) of float64
+            Probabilities from 0 to 1.
 
         Raises
         ------
@@ -145,8 +155,10 @@ class LoadedModel:
 
         Parameters
         ----------
-        X, split
-            As for `decision_function`.
+        X : list of str or dict, DataFrame, matrix (n_rows, n_features) or Dataset
+            Rows.
+        split : str
+            Split of a dataset (default: all rows).
 
         Returns
         -------
@@ -165,10 +177,12 @@ class LoadedModel:
 
         Parameters
         ----------
-        X, split
-            As for `decision_function`.
+        X : list of str or dict, DataFrame, matrix (n_rows, n_features) or Dataset
+            Rows.
         k : int or None
             Number of labels per row. Default: the labels above their thresholds.
+        split : str
+            Split of a dataset (default: all rows).
 
         Returns
         -------
@@ -226,6 +240,7 @@ def load(run: Path | str) -> LoadedModel:
     Returns
     -------
     LoadedModel
+        The model, with compiled kernels.
 
     Raises
     ------
@@ -234,6 +249,7 @@ def load(run: Path | str) -> LoadedModel:
 
     Examples
     --------
-    >>> hpcml.load("run").top(["A library of linear algebra"], k=5)
+    >>> hpcml.load("run").top(["A ship in the port"], k=1)
+    [[ScoredLabel(label='sea', title='', score=..., probability=...)]]
     """
     return LoadedModel(run)

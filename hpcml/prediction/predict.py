@@ -39,7 +39,6 @@ MAX_ROWS = 1 << 16
 MAX_LINES = 1 << 21
 COPY_BYTES = 1 << 24
 STANDARD_OUTPUT = "-"
-Lines: TypeAlias = "tuple[np.ndarray, np.ndarray, np.ndarray]"  # ascending row indices, labels and scores
 ReadIds: TypeAlias = "Callable[[int, int], Sequence[str]]"  # ids of rows begin to end of a shard
 
 
@@ -67,7 +66,7 @@ class Prediction:
                 best = self.best.best(scorer, chunk)
                 rows = np.repeat(np.arange(chunk.size), best.labels.shape[1])
                 labels, scores = best.labels.ravel(), best.scores.ravel()
-            elif (lines := self._labels_above_thresholds(scorer, chunk)) is not None:
+            elif (lines := self._find_labels_above_thresholds(scorer, chunk)) is not None:
                 rows, labels, scores = lines
             else:
                 self._step = max(1, self._step // 2)
@@ -86,8 +85,8 @@ class Prediction:
             yield RowLabels(shard.first_local + begin, names, rows, labels, values)
             begin += chunk.size
 
-    def _labels_above_thresholds(self, scorer: Any, rows: np.ndarray) -> Lines | None:
-        """Return the labels above their thresholds, best first; None if there are too many."""
+    def _find_labels_above_thresholds(self, scorer: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Return ascending row indices, labels above their thresholds (best first) and scores; None if there are too many."""
         n_lines, parts = 0, []
         for block, scores in self._weights.scores(scorer, rows):
             indices, lanes = np.nonzero(scores > self.model.thresholds[block])
@@ -107,7 +106,6 @@ class Prediction:
             yield shard.first_local + begin, self._weights.all_scores(scorer, shard.rows[begin : begin + step])
 
     def finish(self, log: Log, output: Path, dataset: DataFile | None = None, more: str = "", n_left_out: int = 0) -> None:
-        """Log the number of labels, of rows without labels and of ignored values. Collective over the communicator."""
         counts = [self.n_rows, self.n_lines, self.n_without, self.n_empty, n_left_out]
         n_rows, n_lines, n_without, n_empty, n_left_out = (int(n) for n in mpi.exclusive_sum(self.comm, counts)[1])
         more += f"; {plural(n_left_out, 'value')} of features unknown to the model ignored" if n_left_out else ""
@@ -121,14 +119,12 @@ class Prediction:
 
 
 def can_keep_weights(model: Trained) -> bool:
-    """Return whether the expanded weights of all labels fit into WEIGHT_BYTES."""
     combination = getattr(model, "combination", None)
     n_parts = 1 if combination is None else combination.n_parts
     return 8 * n_parts * model.n_labels * model.n_features <= WEIGHT_BYTES
 
 
 def read_ids(dataset: DataFile, rows: np.ndarray, begin: int, end: int) -> list[str]:
-    """Return the ids of rows[begin:end]; rows are ascending. Raises DataError."""
     block = rows[begin:end]
     ids = dataset.strings("row_ids", int(block[0]), int(block[-1]) + 1) or []
     return [ids[row] for row in (block - block[0]).tolist()]
@@ -294,7 +290,6 @@ def open_stream(comm: mpi.Comm, table: Table, output: Path, force: bool, inputs:
 
 
 def describe_rule(model: Trained, top: int | None) -> str:
-    """Return the rule that assigns labels to rows, as text."""
     if top is not None:
         return f"the best of each row (--top {top})"
     return f"by thresholds ({model.threshold_source})" if model.threshold_source else "by scores above 0"

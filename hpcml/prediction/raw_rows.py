@@ -54,12 +54,10 @@ class RowMaker:
 
     @property
     def is_text(self) -> bool:
-        """Whether the model was trained on texts."""
         return self.model.raw_input is not None and self.model.raw_input.is_text
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """Fields of the texts."""
         return self.text_vectoriser.fields
 
     def find_text_columns(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -78,7 +76,6 @@ class RowMaker:
         return columns
 
     def convert_texts(self, texts: Sequence[Any]) -> Shard:
-        """Convert strings, or documents as in JSON lines. Raises ConfigError, DataError."""
         values: list[Values] = []
         keys = ", ".join(field.name for field in self.fields)
         for number, text in enumerate(texts):
@@ -115,7 +112,7 @@ class RowMaker:
         return list(self.column_of)
 
     def convert_table(self, batch: Batch, names: Sequence[str]) -> Shard:
-        """Convert the rows of a table with columns `names`, of which `batch` holds those that are needed. Raises DataError."""
+        """Convert the rows of a table with columns `names`; `batch` holds the needed columns. Raises DataError."""
         if self.is_text:
             columns, has_fields = self.find_text_columns(names), self.fields != PLAIN
             return self.text_vectoriser([texts_of_row(batch, row, columns, has_fields) for row in range(batch.n_rows)])
@@ -124,7 +121,6 @@ class RowMaker:
         return Shard.of_csr((offsets(lengths), indices, data), self.model.n_features, self.model.n_labels)
 
     def convert_matrix(self, X: Any) -> Shard:
-        """Convert a matrix (n_rows, n_features). Raises DataError."""
         matrix = canonical(sp.csr_matrix(check_csr(X, "X"), dtype=np.float32))
         if matrix.shape[1] != self.model.n_features:
             raise DataError(f"X has {matrix.shape[1]} columns, but the model has {self.model.n_features} features")
@@ -134,7 +130,6 @@ class RowMaker:
         return Shard.of_csr(csr, self.model.n_features, self.model.n_labels)
 
     def convert_frame(self, frame: Any) -> Shard:
-        """Convert a data frame of texts or numbers. Raises ConfigError, DataError."""
         names = [str(name) for name in frame.columns]
         needed = self.find_text_columns(names) if self.is_text else self.find_feature_columns(names)
         columns: dict[str, Any] = {name: frame.iloc[:, names.index(name)] for name in needed}
@@ -146,7 +141,6 @@ class RowMaker:
         return self.convert_table(Batch(len(frame), columns, lambda row: f"the frame: row {row}"), names)
 
     def make_rows(self, X: Any, split: str = "all") -> Shard:
-        """Convert a list of texts or documents, a matrix or a data frame, or load a split of a dataset."""
         if isinstance(X, DataFile):
             self.model.check_vocabulary(X)
             return load_shard(mpi.self_comm(), X, split, unlabelled=True)

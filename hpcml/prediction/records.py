@@ -201,7 +201,6 @@ class RecordStream:
             raise DataError(f"{self.name}: no rows; expected at least one")
 
     def _make_rows(self, records: Any, lines: list[int]) -> tuple[list[str] | None, Shard]:
-        """Return ids and rows of records. Raises DataError."""
         if self.kind == "jsonl":
             documents = []
             for line, record in zip(lines, records, strict=True):
@@ -227,7 +226,6 @@ def _blocks(reader: LineReader) -> Iterator[tuple[bytes, int]]:
 
 
 def _part(records: Any, begin: int, end: int) -> Any:
-    """Return records begin..end of a list, or of columns."""
     return {name: values[begin:end] for name, values in records.items()} if isinstance(records, dict) else records[begin:end]
 
 
@@ -245,7 +243,6 @@ class SvmlightRows(SvmlightStream):
         self.model, self.n_left_out = model, 0  # ignored values in this rank's rows
 
     def blocks(self) -> Iterator[RowBlock]:
-        """Yield this rank's part of each block. Collective over the communicator."""
         for rows in self.parts():
             indptr, indices, data = rows.indptr, rows.indices, rows.data
             known = indices < self.model.n_features

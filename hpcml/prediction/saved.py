@@ -58,9 +58,13 @@ def save(
 
     Examples
     --------
+    >>> from sklearn.feature_extraction.text import TfidfVectorizer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> texts, topics = ["ship and port", "corn and rye"] * 10, ["sea", "farm"] * 10
     >>> pipeline = make_pipeline(TfidfVectorizer(), hpcml.DualClassifier()).fit(texts, topics)
-    >>> hpcml.save(pipeline, "run")
-    >>> hpcml.load("run").top(["A library of linear algebra"])
+    >>> hpcml.save(pipeline, "saved")
+    >>> hpcml.load("saved").top(["A ship in the port"])
+    [[ScoredLabel(label='sea', title='', score=..., probability=None)]]
     """
     steps: list[Any] = [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
     *before, last = steps

@@ -58,8 +58,6 @@ def format_numbers(values: np.ndarray, pattern: str = "%.9g\n") -> list[str]:
 
 
 class TextTable:
-    """A table as CSV, TSV or JSON lines."""
-
     end = b""
 
     def __init__(self, model: Trained, column: str, ending: str) -> None:
@@ -79,7 +77,6 @@ class TextTable:
             self.id_cells = lambda ids: [line[:-1] + delimiter for line in csv_lines(([name] for name in ids), delimiter)]
 
     def encode(self, lines: RowLabels) -> Iterator[bytes]:
-        """Yield the encoded lines in pieces."""
         ids = self.id_cells(lines.ids) if lines.labels.size else []
         for begin in range(0, lines.labels.size, BLOCK):
             block = slice(begin, begin + BLOCK)
@@ -99,7 +96,6 @@ class BioasqJson:
         self.names = model.label_names
 
     def encode(self, lines: RowLabels) -> Iterator[bytes]:
-        """Yield one encoded document per row."""
         bounds = np.searchsorted(lines.rows, np.arange(len(lines.ids) + 1)).tolist()
         for row, name in enumerate(lines.ids):
             text = str(name)

@@ -81,5 +81,4 @@ class Vectoriser:
         return self.to_shard(X if len(texts) else sp.csr_matrix((0, self.n_features)))
 
     def name(self, feature: int) -> str:
-        """Return the name of a feature."""
         return f"feature {feature}" if self.names is None else self.names[feature]

@@ -8,9 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from bisect import bisect_left
+from collections import Counter, defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -19,10 +23,8 @@ from typing import Any
 from hpcml.errors import HpcmlError
 from hpcml.evaluation.probabilities import probabilities
 from hpcml.log import visible
-from hpcml.serving.metrics import METRICS, Metrics
 from hpcml.serving.requests import FORM, JSON, RequestError, parse_form, parse_form_question, parse_json_batch, parse_json_question
 from hpcml.serving.suggest import Suggester, Suggestion
-from hpcml.serving.worker import Worker
 from hpcml.version import version
 
 # Project names in addresses: all labels, and only labels above their thresholds (a client of Annif cannot request these).
@@ -36,6 +38,10 @@ CONTENT_SECURITY_POLICY = (
 COMMON_HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
 NO_KNOWN_WORD = "the text contains no word of the model's vocabulary"
 MAX_LOGGED_PATH = 200  # characters
+# Texts scored together (faster than one by one), unless a single request has more.
+BATCH_SIZE = 32
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
+BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # upper bounds of buckets in seconds
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -44,8 +50,6 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """Limits on requests."""
-
     body_bytes: int = 8 << 20
     body_seconds: float = 10.0  # to receive a body
     answer_seconds: float = 30.0
@@ -75,12 +79,108 @@ def json_answer(value: object, status: int = 200, **headers: str) -> Answer:
 
 
 def problem_answer(status: int, detail: str, **headers: str) -> Answer:
-    """Return an error response with problem details."""
     detail = visible(detail)
     problem = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
     answer = json_answer(problem, status, **headers)
     answer.kind, answer.problem = "application/problem+json", detail
     return answer
+
+
+class Worker:
+    """A thread that calls `work` for items of other threads, in their order. An error goes to all requests of the batch."""
+
+    def __init__(self, work: Callable[[Sequence[Any]], Sequence[Any]], max_waiting: int) -> None:
+        self.work, self.max_waiting = work, max_waiting
+        self._waiting: deque[tuple[Sequence[Any], Future[Any]]] = deque()
+        self._stopping, self._changed = False, threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="scoring", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive() and not self._stopping
+
+    def submit(self, items: Sequence[Any]) -> Future[Any] | None:
+        """Return the future results of items; None if too many are waiting."""
+        with self._changed:
+            self._waiting = deque((each, future) for each, future in self._waiting if not future.cancelled())
+            n_waiting = sum(len(each) for each, _ in self._waiting)
+            if self._stopping or (n_waiting > 0 and n_waiting + len(items) > self.max_waiting):
+                return None
+            self._waiting.append((items, future := Future[Any]()))
+            self._changed.notify()
+        return future
+
+    def stop(self) -> None:
+        """Accept no more items and cancel those that are waiting."""
+        with self._changed:
+            self._stopping = True
+            for _, future in self._waiting:
+                future.cancel()
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._stopping)
+                if self._stopping:
+                    return
+                batch = [self._waiting.popleft()]
+                size = len(batch[0][0])
+                while self._waiting and size + len(self._waiting[0][0]) <= BATCH_SIZE:
+                    batch.append(self._waiting.popleft())
+                    size += len(batch[-1][0])
+            batch = [(items, future) for items, future in batch if future.set_running_or_notify_cancel()]
+            if not batch:
+                continue
+            try:
+                results = self.work([item for items, _ in batch for item in items])
+            except Exception as error:  # noqa: BLE001 - the error is raised where the result is awaited
+                for _, future in batch:
+                    future.set_exception(error)
+                continue
+            begin = 0
+            for items, future in batch:
+                future.set_result(results[begin : begin + len(items)])
+                begin += len(items)
+
+
+class Metrics:
+    def __init__(self, version: str) -> None:
+        self.version, self.loaded, self.n_documents = version, time.time(), 0
+        self.requests: Counter[tuple[str, int]] = Counter()  # by path and status
+        self.buckets: defaultdict[str, Counter[int]] = defaultdict(Counter)  # by path: requests per index into BOUNDS
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+
+    def add(self, path: str, status: int, seconds: float, n_documents: int) -> None:
+        self.requests[path, status] += 1
+        self.buckets[path][bisect_left(BOUNDS, seconds)] += 1
+        self.seconds[path] += seconds
+        self.n_documents += n_documents
+
+    def lines(self) -> Iterator[str]:
+
+        def describe(name: str, kind: str, text: str) -> str:
+            return f"# HELP {name} {text}\n# TYPE {name} {kind}"
+
+        yield describe("hpcml_build_info", "gauge", "Version of hpcml.")
+        yield f'hpcml_build_info{{version="{self.version}"}} 1'
+        yield describe("hpcml_model_loaded_timestamp_seconds", "gauge", "Time at which the model was loaded.")
+        yield f"hpcml_model_loaded_timestamp_seconds {self.loaded:.3f}"
+        yield describe("hpcml_documents_total", "counter", "Texts with labels returned.")
+        yield f"hpcml_documents_total {self.n_documents}"
+        yield describe("hpcml_requests_total", "counter", "Requests by path and status.")
+        for (path, status), n in sorted(self.requests.items()):
+            yield f'hpcml_requests_total{{path="{path}",status="{status}"}} {n}'
+        name = "hpcml_request_duration_seconds"
+        yield describe(name, "histogram", "Time from the header of a request to its response, by path.")
+        for path, counts in sorted(self.buckets.items()):
+            total = 0
+            for index, bound in enumerate((*map(str, BOUNDS), "+Inf")):
+                total += counts[index]
+                yield f'{name}_bucket{{path="{path}",le="{bound}"}} {total}'
+            yield f'{name}_sum{{path="{path}"}} {self.seconds[path]:.6f}'
+            yield f'{name}_count{{path="{path}"}} {total}'
 
 
 class App:
@@ -115,7 +215,6 @@ class App:
         self.addresses = {*self.pages, *self.calls, *self.forms, *self.batches}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request (ASGI)."""
         begin = time.perf_counter()
         try:
             answer = await self._answer(scope, receive)

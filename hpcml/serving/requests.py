@@ -22,8 +22,6 @@ KNOWN = ("limit", "threshold", "words", "project", "language")  # Annif's client
 
 
 class RequestError(Exception):
-    """An invalid request: the status of the response, and a message."""
-
     def __init__(self, status: int, detail: str, **headers: str) -> None:
         super().__init__(detail)
         self.status, self.detail, self.headers = status, detail, headers

@@ -29,7 +29,6 @@ KEEP_ALIVE_SECONDS = 10  # maximum silence between two requests of a connection
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises ConfigError."""
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
@@ -84,7 +83,6 @@ class Server:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the server runs."""
         return self._thread.is_alive()
 
     def __enter__(self) -> Server:

@@ -29,8 +29,6 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Question:
-    """A text by its fields, and which labels to return."""
-
     values: Values
     limit: int = 10
     min_probability: float = 0.0
@@ -39,8 +37,6 @@ class Question:
 
 
 class Suggester:
-    """Finds the labels of texts."""
-
     def __init__(self, loaded: LoadedModel) -> None:
         """Compile all kernels. Raises ConfigError for a model without probabilities or not trained on texts, DataError."""
         self.loaded, self.model, self.sigmoids = loaded, loaded.model, loaded.model.check_probabilities()

@@ -13,7 +13,6 @@ from support.jobs import done, refused, slow_pipe
 
 @pytest.fixture
 def files(tmp_path):
-    """Paths of a text of 400 rows and of a model, and the scores of the rows."""
     X, _ = make.random_data(3, 400, 20, 1)
     rng = np.random.default_rng(4)
     W, bias = rng.standard_normal((2, 20)), rng.standard_normal(2)
@@ -24,7 +23,6 @@ def files(tmp_path):
 
 
 def pipeline(command, timeout=100):
-    """Run a line of bash that calls `hpcml`."""
     hpcml = f"{quote(sys.executable)} -m hpcml"
     script = f'set -o pipefail; hpcml() {{ {hpcml} "$@"; }}; {command.replace("mpirun -n 2 hpcml", "mpirun -n 2 " + hpcml)}'
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=timeout, check=False)

@@ -6,9 +6,7 @@ import signal
 import subprocess
 import sys
 
-import h5py
 import pytest
-from anndata.io import read_elem
 from support import make
 from support.edits import edit, entry
 from support.jobs import done, refused
@@ -24,7 +22,6 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(data, tmp_path_factory):
-    """A run folder."""
     run = tmp_path_factory.mktemp("runs") / "undisturbed"
     command = [sys.executable, "-m", "hpcml", "train", "probe", str(data), "-o", str(run), *DROP]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
@@ -65,8 +62,7 @@ def test_trains_lost_labels_again(mpirun, standing, data, undisturbed, tmp_path,
     assert (run / "model.h5").read_bytes() == (undisturbed / "model.h5").read_bytes()
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_rejects_invalid_commands(standing, ranks, data, undisturbed, tmp_path):
+def test_rejects_invalid_commands(standing, data, undisturbed, tmp_path):
     model, out = undisturbed / "model.h5", tmp_path / "out.csv"
     damaged = tmp_path / "damaged.h5"
     damaged.write_bytes(model.read_bytes())
@@ -81,17 +77,6 @@ def test_rejects_invalid_commands(standing, ranks, data, undisturbed, tmp_path):
         (r"a sparse model cannot be reduced", "select", model, "-o", tmp_path / "few.h5", "--features", "5", "--data", data),
         (r"a sparse model cannot be continued", "train", "mbw", data, "-o", tmp_path / "run", "--initial-model", model),
     ):
-        refused(standing(ranks, *command), pattern=pattern)
+        refused(standing(3, *command), pattern=pattern)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged.h5"]
-    refused(standing(ranks, "prune", model, data), "below")
-
-
-def test_best_labels_of_datasets_and_pipes(standing, data, undisturbed, tmp_path):
-    model = undisturbed / "model.h5"
-    result = done(standing(2, "predict", model, data, "-o", tmp_path / "top.csv", "--top", "2"))
-    assert "8,000 labels of 4,000 rows, the best of each row (--top 2)" in result.stderr
-    with h5py.File(data) as file:
-        text = "".join(make.svmlight_lines(read_elem(file["X"])[:50], ["0"] * 50))
-    command = [sys.executable, "-m", "hpcml", "predict", str(model), "-", "-o", "-", "--top", "2"]
-    piped = done(subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False))
-    assert piped.stdout.splitlines() == (tmp_path / "top.csv").read_text().splitlines()[:101]
+    refused(standing(3, "prune", model, data), "below")

@@ -10,16 +10,15 @@ from hpcml import DualClassifier, ProbeClassifier, PsbmlClassifier
 
 pytestmark = pytest.mark.mpi
 SHORT = {"epsilon": 0.25}  # three cycles or so
+NO_YES = np.array(["no", "yes"], object)
 
 
 def same(a, b):
-    """Return whether two classifiers have the same bits."""
     names = ("coef_", "intercept_", "n_iter_", "f_min_", "visited_", "classes_")
     return all(getattr(a, name).tobytes() == getattr(b, name).tobytes() for name in names)
 
 
 def bounds(comm, n, empty):
-    """Return this rank's slice of n rows in uneven shards; with several ranks, rank `empty` has no row (None: all have rows)."""
     sizes = np.arange(1, comm.size + 1) * (np.arange(comm.size) != empty % comm.size if comm.size > 1 and empty is not None else 1)
     cuts = np.concatenate([[0], np.cumsum(sizes)]) * n // sizes.sum()
     return slice(int(cuts[comm.rank]), int(cuts[comm.rank + 1]))
@@ -35,36 +34,26 @@ def X():
     return random_data(4, 60, 30, 1, density=0.15)[0]  # some features occur in one row only, some in none
 
 
-@pytest.mark.more("ranks", one_in=2)
-def test_classes(comm, mine, X):
+@pytest.mark.parametrize("kind", [ProbeClassifier, DualClassifier])
+@pytest.mark.parametrize("target", ["label sets", "three classes", "two classes", "objects", "one class"])
+def test_bits_of_one_rank(comm, mine, X, kind, target):
     y = np.sort(np.arange(60) % 3)  # the first ranks lack the last classes
-    words = np.array(["ant", "bee", "caterpillar"])[y]
-    for target, loss in (
-        (words, "logistic"),
-        (y > 0, "hinge"),
-        (np.array(["no", "yes"], object)[y // 2], "huber"),
-        (0 * y, "hinge"),
-    ):
-        model = ProbeClassifier(**SHORT, loss=loss, comm=comm).fit(X[mine], target[mine])
-        alone = ProbeClassifier(**SHORT, loss=loss).fit(X, target)
-        assert model.classes_.tolist() == alone.classes_.tolist()
-        assert model.coef_.shape == alone.coef_.shape
-        if target.dtype != object:  # whose bytes are addresses
-            assert same(model, alone)
-        assert model.coef_.tobytes() == alone.coef_.tobytes()
-        assert (model.predict(X) == alone.predict(X)).all()
-
-
-@pytest.mark.more("ranks", one_in=2)
-def test_label_sets(comm, mine, X):
-    Y = (random_data(5, 60, 5, 7, density=0.3)[1] != 0).astype(int).tolil()
-    Y[:, 1], Y[:, 2], Y[:30, 3] = 0, 1, 0
-    Y = Y.tocsr()
-    alone = ProbeClassifier(**SHORT, labels_per_pass=3).fit(X, Y)
-    for target in (Y, Y.toarray()):
-        model = ProbeClassifier(**SHORT, comm=comm).fit(X.toarray()[mine], target[mine])
-        assert same(model, alone)
-        assert sp.issparse(model.predict(X)) == sp.issparse(target)
+    if target == "label sets":
+        y = (random_data(5, 60, 5, 7, density=0.3)[1] != 0).astype(int).tolil()
+        y[:, 1], y[:, 2], y[:30, 3] = 0, 1, 0
+        y = y.tocsr()
+    elif target != "one class":
+        y = {"three classes": np.array(["ant", "bee", "fly"])[y], "two classes": y > 0, "objects": NO_YES[y // 2]}[target]
+    else:
+        y = 0 * y
+    options = SHORT | {"loss": "huber" if target == "objects" else "hinge"} if kind is ProbeClassifier else {}
+    alone, model = kind(labels_per_pass=3, **options).fit(X, y), kind(comm=comm, **options).fit(X[mine], y[mine])
+    names = ["coef_", "intercept_", "n_iter_", "f_min_", "visited_", *(["gap_"] if kind is DualClassifier else [])]
+    assert all(getattr(model, name).tobytes() == getattr(alone, name).tobytes() for name in names)
+    assert model.classes_.tolist() == alone.classes_.tolist()
+    assert sp.issparse(model.predict(X)) == sp.issparse(y)
+    if target == "label sets":
+        assert same(kind(comm=comm, **options).fit(X.toarray()[mine], y.toarray()[mine]), alone)
 
 
 def test_y_of_empty_shards_has_no_effect(comm, X):
@@ -77,7 +66,6 @@ def test_y_of_empty_shards_has_no_effect(comm, X):
 
 
 def mistakes(comm, X, y):
-    """Yield arguments of ProbeClassifier, this rank's X and y, and part of the message; the last rank differs."""
     odd = comm.rank == comm.size - 1
     bad = X.copy()
     bad.data[0] = np.nan
@@ -110,19 +98,6 @@ def test_all_ranks_raise_the_same_error(comm, X):
         assert len(set(comm.allgather(str(error.value)))) == 1
 
 
-def test_dual_has_the_bits_of_one_rank(comm, mine, X):
-    names = ("coef_", "intercept_", "n_iter_", "f_min_", "gap_", "visited_")
-    Y = (random_data(5, 60, 5, 7, density=0.3)[1] != 0).astype(int).tolil()
-    Y[:, 1], Y[:, 2], Y[:30, 3] = 0, 1, 0
-    words = np.array(["ant", "bee", "caterpillar"])[np.sort(np.arange(60) % 3)]
-    for target in (Y.tocsr(), words, words == "ant", 0 * np.arange(60)):
-        alone = DualClassifier(labels_per_pass=3).fit(X, target)
-        model = DualClassifier(comm=comm).fit(X[mine], target[mine])
-        assert all(getattr(model, name).tobytes() == getattr(alone, name).tobytes() for name in names)
-        assert model.classes_.tolist() == alone.classes_.tolist()
-        assert sp.issparse(model.predict(X)) == sp.issparse(target)
-
-
 @pytest.mark.more("ranks", one_in=2)
 def test_dual_weights_have_the_bits_of_one_rank(comm, mine, X):
     y, weights = np.arange(60) % 3, np.arange(60) % 4 * 0.7 * (np.arange(60) > 12)  # the first ranks have rows of weight 0 only
@@ -150,19 +125,3 @@ def test_psbml_has_the_bits_of_one_rank(comm, mine, X):
         assert model.margin_weights_.tobytes() == alone.margin_weights_.tobytes()
         assert (model.cycle_, model.validation_error_) == (alone.cycle_, alone.validation_error_)
         assert (model.predict(X) == alone.predict(X)).all()
-
-
-@pytest.mark.parametrize("kind", [DualClassifier, PsbmlClassifier])
-def test_dual_and_psbml_raise_the_same_error_on_all_ranks(comm, X, kind):
-    y, odd = np.arange(60) % 2, comm.rank == comm.size - 1
-    bad = X.copy()
-    bad.data[0] = np.nan
-    seed = {"random_state": comm.rank}
-    wrong = {"lam": "X/q"} if kind is DualClassifier else {"grid": "999x1"}
-    cases = [({}, bad if odd else X, y, "Input X contains NaN"), (wrong, X, y, "lam=X/q: expected|grid=999x1: 999 nodes")]
-    cases += [({}, X[:0], y[:0], "no rank has rows"), (seed, X, y, "different parameters")] if comm.size > 1 else []
-    cases += [({}, X, 0 * y, "are of one class")] if kind is PsbmlClassifier else [({}, X * 0, y, "no usable features")]
-    for arguments, X_mine, y_mine, sentence in cases:
-        with pytest.raises(ValueError, match=sentence) as error:
-            kind(**arguments, comm=comm).fit(X_mine, y_mine)
-        assert len(set(comm.allgather(str(error.value)))) == 1

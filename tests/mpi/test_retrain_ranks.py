@@ -15,7 +15,6 @@ OPTIONS = {"min_positives": 0, "dual_tol": 0.01}
 
 
 def headings(Y):
-    """Return changed label sets and their names: 0 and 1 merged, 2 split, 3 removed, 4 renamed, 5 unchanged."""
     Y = Y.toarray() > 0
     half = np.arange(Y.shape[0]) % 2 == 0
     columns = [Y[:, 4], Y[:, 0] | Y[:, 1], Y[:, 2] & half, Y[:, 2] & ~half, Y[:, 5]]

@@ -1,6 +1,5 @@
 """Sparse models, pruning and best labels have the same bytes on any number of ranks."""
 
-import h5py
 import numpy as np
 import pytest
 from support import make
@@ -13,14 +12,12 @@ from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.prediction.predict import predict
 from hpcml.reduce.prune import prune
-from hpcml.run.results import Results
 
 pytestmark = pytest.mark.mpi
 QUIET = Log(1)
 
 
 def make_files(comm, folder, n_rows, poison=False):
-    """Write data, and a dense and a sparse model with many ties, on rank 0."""
     with mpi.agreed(comm, "making the data"):
         if comm.rank == 0:
             X, Y = make.random_data(n_rows, n_rows, 12, 40)
@@ -74,36 +71,3 @@ def test_all_ranks_raise_the_same_error_and_leave_no_files(comm, mpi_tmp_path):
     comm.Barrier()  # rank 0 removes its temporary files
     with mpi.agreed(comm, "looking"):
         assert {path.name for path in mpi_tmp_path.iterdir()} == {"data.h5", "dense.h5", "sparse.h5"}
-
-
-@pytest.mark.parametrize("drop", [None, 0.5])
-def test_joins_results_of_all_ranks(comm, mpi_tmp_path, drop):
-    """Ranks write labels in turn; after a restart, only rank 0 writes the other half."""
-    W = np.random.default_rng(0).standard_normal((11, 30)).astype(np.float32)
-    W[4] = 0
-
-    def add(results, labels):
-        with mpi.agreed(comm, "writing"):
-            for label in labels:
-                results.add(label, np.array([float(label)]), None, W[label], b"%d\n" % label)
-            results.flush()
-
-    for resume in (False, True):
-        results = Results(comm, mpi_tmp_path, 11, 30, "<f4", drop)
-        results.start(resume)
-        assert results.done.tolist() == [resume] * 6 + [False] * 5
-        add(results, range(10, 5, -1) if resume and comm.rank == 0 else range(comm.rank, 0 if resume else 6, comm.size))
-        if not resume:
-            results.close()
-    out = make.results_model(comm, mpi_tmp_path / "out.h5", results, ("bias",))
-    comm.Barrier()  # rank 0 closes it
-    kept = W if drop is None else W * (np.abs(W) >= drop)
-    with mpi.agreed(comm, "looking"), h5py.File(out) as file:
-        assert b"".join(results.texts()).split() == [b"%d" % label for label in range(11)]
-        assert file["bias"][:].tolist() == [*range(11)]
-        if drop is None:
-            assert np.array_equal(file["W"][:], W)
-        else:
-            assert np.array_equal(file["W/indptr"][:], np.concatenate([[0], np.cumsum((kept != 0).sum(axis=1))]))
-            assert np.array_equal(file["W/indices"][:], np.nonzero(kept)[1])
-            assert np.array_equal(file["W/data"][:], kept[kept != 0])

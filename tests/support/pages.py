@@ -13,7 +13,6 @@ from hpcml.reporting.gather import LISTED, RunReport, most_frequent
 
 
 def evaluation(names, seed=0, n_rows=5000):
-    """Return consistent measures of labels with these names; the last one has no positive row."""
     rng, n = np.random.default_rng(seed), len(names)
     n_positive = np.minimum(n_rows, (1 / rng.random(n)).astype(np.int64) + 1)
     n_positive[-1] = 0
@@ -38,7 +37,6 @@ def evaluation(names, seed=0, n_rows=5000):
 
 
 def run_report(names, seed=0, name="run", bins=True, most=LISTED, sigmoids=None):
-    """Return a run's part of a report; `sigmoids`: slope and offset of all labels."""
     e, rng = evaluation(names, seed), np.random.default_rng(seed + 1)
     e.compared_by = "score" if sigmoids is None else "probability"
     n, hits = len(names), np.arange(1, 301)

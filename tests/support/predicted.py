@@ -7,7 +7,6 @@ from hpcml.prediction.records import SvmlightRows, predict_stream
 
 
 def predict_text(comm, model, source, output, force, log, top=None, zero_based=False, text_format=None, max_line=LINE_MIB << 20):
-    """Write the labels of the rows of an svmlight text. Collective over `comm`."""
     inputs = [model.path, *([] if str(source) == "-" else [Path(source)])]
 
     def open_rows(block_bytes):

@@ -21,7 +21,6 @@ SUBJECTS = {
 
 
 def texts(n):
-    """Return n pairs of a text and its subjects."""
     documents = []
     for number in range(n):
         uris = [uri for place, uri in enumerate(SUBJECTS) if number % 3 == place or number % 7 == place]
@@ -31,7 +30,6 @@ def texts(n):
 
 
 def corpus(folder, n=60):
-    """Write a corpus and a vocabulary in Annif's formats."""
     source, names = Path(folder, "docs.tsv"), Path(folder, "subjects.tsv")
     source.write_text("".join(f"{text}\t{' '.join(f'<{uri}>' for uri in uris)}\n" for text, uris in texts(n)))
     titles = {uri: title or "In the law" for uri, (title, _) in SUBJECTS.items()}
@@ -40,7 +38,6 @@ def corpus(folder, n=60):
 
 
 def run_of(folder, **options):
-    """Return the dataset and the run folder of a model with probabilities."""
     source, names = corpus(folder)
     data, run = Path(folder, "docs.h5"), Path(folder, "run")
     converted("annif", source, data, vocabulary=names, pairs=True)
@@ -49,14 +46,11 @@ def run_of(folder, **options):
 
 
 def app_of(run, lines=None, **limits):
-    """Return the application; `lines` receives its access log."""
     suggester, about = open_suggester(SELF, run)
     return App(suggester, about, RequestLimits(**limits), (lambda line: None) if lines is None else lines.append)
 
 
 class Reply:
-    """A response."""
-
     def __init__(self, messages):
         start, *rest = messages
         self.status = start["status"]
@@ -69,7 +63,6 @@ class Reply:
 
 
 async def exchange(app, method, target, body=b"", kind=None, slow=False, pieces=1):
-    """Return the response to one request; `slow`: the body never ends."""
     path, _, query = target.partition("?")
     headers = [] if kind is None else [(b"content-type", kind.encode())]
     scope = {
@@ -100,7 +93,6 @@ async def exchange(app, method, target, body=b"", kind=None, slow=False, pieces=
 
 
 def ask(app, method, target, body=b"", kind=None, **options):
-    """Send bytes, a form (dict) or JSON (list), and return the response."""
     if isinstance(body, dict):
         body, kind = urlencode(body).encode(), kind or "application/x-www-form-urlencoded"
     elif isinstance(body, list):

@@ -37,6 +37,10 @@ class DualClassifier(LinearClassifier):
     During training, every rank holds all rows twice: as given, and without features that occur in no row. This takes about 16 bytes
     per non-zero value of all ranks. `hpcml train dual` needs only one copy per node, read from a file.
 
+    References
+    ----------
+    Hsieh, Chang, Lin, Keerthi & Sundararajan 2008, Algorithm 1 (LIBLINEAR). Logistic loss: Yu, Huang & Lin 2011.
+
     Examples
     --------
     >>> import numpy as np
@@ -45,10 +49,6 @@ class DualClassifier(LinearClassifier):
     >>> classifier = DualClassifier(lam=0.1).fit(X, ["sea", "sea", "land", "land"])
     >>> classifier.predict([[0.9, 0.2]]).tolist()
     ['sea']
-
-    References
-    ----------
-    Hsieh, Chang, Lin, Keerthi & Sundararajan 2008, Algorithm 1 (LIBLINEAR). Logistic loss: Yu, Huang & Lin 2011.
     """
 
     _method = METHOD

@@ -111,7 +111,8 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     Examples
     --------
     >>> X, y = [[0.1 * k, 0.5] for k in range(20)], [0] * 10 + [1] * 10
-    >>> hpcml.PsbmlClassifier(cycles=2).fit(X, y).predict([[0.0, 0.5], [2.0, 0.5]]).tolist()
+    >>> model = hpcml.PsbmlClassifier(cycles=2).fit(X, y)
+    >>> model.predict([[0.0, 0.5], [2.0, 0.5]]).tolist()
     [0, 1]
     """
 
@@ -186,7 +187,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
             X.eliminate_zeros()
         if labels.classes.size < 2:
             raise DataError(
-                f"y: all {X.shape[0]} rows have the class {labels.classes.tolist()[0]!r}; expected at least two classes"
+                f"y: all {X.shape[0]} rows are of one class, {labels.classes.tolist()[0]!r}; expected at least two classes"
             )
         numbers = np.diff(labels.indptr) if labels.n_labels == 1 else labels.indices  # for two classes, label 0 is the last class
         names = [str(name) for name in labels.classes[-labels.n_labels :]]

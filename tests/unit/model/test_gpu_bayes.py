@@ -13,17 +13,16 @@ import numpy as np
 import pytest
 
 from hpcml import mpi
-from hpcml.errors import ConfigError, HpcmlError
+from hpcml.errors import HpcmlError
 from hpcml.kernels import device
 from hpcml.model import gpu_bayes
-from hpcml.model.learner import LEARNERS, ON_GPU, _numbers, parse_learner
+from hpcml.model.learner import _numbers
 
 SCRIPT = Path(__file__).parents[2] / "support" / "gpu_on_simulator.py"
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """Results of the script; the simulator must be selected before numba.cuda is imported."""
     folder = tmp_path_factory.mktemp("gpu")
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
     done = subprocess.run([sys.executable, SCRIPT, folder], env=environment, capture_output=True, text=True, timeout=280)
@@ -137,14 +136,3 @@ def test_reports_compilation_errors(monkeypatch):
     for method in ("confidence", "predict_joint_log_proba"):
         with pytest.raises(gpu_bayes.DataError, match=r"^[^\n]*numba-cuda 0\.30\.4[^\n]*Signature mismatch[^\n]*$"):
             _numbers(classifier, method, X)
-
-
-@pytest.mark.parametrize("name", sorted(LEARNERS))
-def test_only_naive_bayes_scores_on_a_gpu(name):
-    learner = parse_learner([name])
-    if LEARNERS[name].path in ON_GPU:
-        assert type(learner.with_gpu_scoring().unfitted(0)).__name__.endswith("OnGpu")
-        assert not type(learner.unfitted(0)).__name__.endswith("OnGpu")
-    else:
-        with pytest.raises(ConfigError, match=rf"^--device gpu: {name} "):
-            learner.with_gpu_scoring()

@@ -10,9 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from support import make
-from threadpoolctl import threadpool_info, threadpool_limits
 
-from hpcml.data.shard import rows_of
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.model import learner as module
 from hpcml.model.learner import LEARNERS, LOWEST, confidence, fit, parse_learner, scores
@@ -28,8 +26,6 @@ BASES = [*LEARNERS, *OTHERS]
 
 
 class Settable(ClassifierMixin, BaseEstimator):
-    """A classifier with values set by the test."""
-
     def __init__(self, values=None, probabilities=None, classes=(0, 1, 2)):
         self.values, self.probabilities, self.classes = values, probabilities, classes
         self.classes_ = np.array(classes)
@@ -201,43 +197,3 @@ def test_suppresses_warnings_of_learners():
         warnings.simplefilter("error")
         classifier = fit(parse_learner(["linear-svm", "max_iter=1"]), X, y, 0)
     assert classifier.n_iter_ == 1 < fit(parse_learner(["linear-svm"]), X, y, 0).n_iter_
-
-
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_rows_of_a_shard(index):
-    X, _ = make.random_data(6, 30, 9, 2)
-    csr = (X.indptr.astype(np.int64), X.indices.astype(index), X.data)
-    for selected in (np.array([], dtype=np.int64), np.array([3]), np.array([29, 0, 7, 7]), np.arange(30)):
-        for dense in (False, True):
-            matrix = rows_of(csr, selected, 9, dense)
-            assert matrix.dtype == np.float32
-            assert np.array_equal(matrix if dense else matrix.toarray(), X[selected].toarray())
-            assert dense or matrix.indices.dtype == matrix.indptr.dtype
-    ones = (csr[0], csr[1], np.broadcast_to(np.float32(1), X.nnz))
-    assert np.array_equal(rows_of(ones, np.arange(30), 9, False).toarray(), X.toarray() != 0)
-
-
-class Counting:
-    """A classifier that records the number of BLAS and OpenMP threads."""
-
-    def __init__(self):
-        self.threads = set()
-
-    def fit(self, X, y):
-        self.threads |= {each["num_threads"] for each in threadpool_info()}
-        return self
-
-    def predict_proba(self, X):
-        self.fit(X, None)
-        return np.full((X.shape[0], 2), 0.5)
-
-
-def test_learners_use_one_thread():
-    X, y, classifier = np.zeros((2, 1), np.float32), np.array([0, 1]), Counting()
-    learner = types.SimpleNamespace(name="counting", unfitted=lambda seed, dense: classifier)
-    with threadpool_limits(2):
-        assert fit(learner, X, y, 0).threads == {1}
-        classifier.threads.clear()
-        confidence(classifier, X)
-        assert classifier.threads == {1}
-        assert {each["num_threads"] for each in threadpool_info()} == {2}

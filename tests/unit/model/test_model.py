@@ -12,7 +12,7 @@ from hpcml.data.shard import load_shard
 from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation import MEASURES, evaluate
 from hpcml.log import Log
-from hpcml.model.linear import Model, model_slabs
+from hpcml.model.linear import Model
 from hpcml.model.open import kind_of, model_file, open_model
 from hpcml.model.scoring import Scorer
 from hpcml.prediction.predict import predict
@@ -22,7 +22,6 @@ N_LABELS, N_FEATURES, N_COLUMNS = 5, 30, 12
 
 @pytest.fixture
 def tables():
-    """W, columns, factors: half of the columns are shared, and a quarter of the features has no training row."""
     columns, factors = make.compact_columns(0, N_FEATURES, N_COLUMNS)
     return np.random.default_rng(1).standard_normal((N_LABELS, N_COLUMNS)), columns, factors
 
@@ -51,18 +50,7 @@ def test_weights_of_every_feature(tmp_path, tables, precision):
     assert not any(part.flags.writeable for part in (model.W, model.columns, model.factors))
 
 
-def test_default_precision_is_single():
-    assert model_slabs(2, 7, 3)["W"] == ((2, 3), "<f4")
-    assert model_slabs(2, 7, 3, "<f8")["W"] == ((2, 3), "<f8")
-
-
-def test_a_model_without_features(tmp_path):
-    model = Model(make.model(tmp_path / "model.h5", np.zeros((3, 0))))
-    assert (model.weights().shape, model.weights(1).shape) == ((3, 0), (0,))
-
-
 def data_and_models(folder, tables, precision):
-    """A dataset, the compact model, and a model with the same weights per feature."""
     X, Y = make.random_data(2, 60, N_FEATURES, N_LABELS)
     bias = np.random.default_rng(3).standard_normal(N_LABELS)
     small = compact(folder / "compact.h5", tables, precision, bias=bias)
@@ -98,7 +86,6 @@ def test_rejects_datasets_with_other_features(tmp_path, tables):
 
 
 def outside(file):
-    """Store `columns` in another file."""
     del file["columns"]
     file.create_dataset("columns", (N_FEATURES,), "<i4", external=[("/dev/zero", 0, 4 * N_FEATURES)])
 
@@ -168,13 +155,6 @@ def test_rejects_other_versions(tmp_path, tables, version):
     path = edit(compact(tmp_path / "model.h5", tables), attributes({"hpcml-version": version}))
     with pytest.raises(DataError, match=rf"format {version}"):
         Model(path)
-
-
-def test_datasets_and_models_have_separate_versions(tmp_path):
-    with h5py.File(make.dataset(tmp_path / "data.h5", np.eye(2), np.eye(2))) as data:
-        assert data.attrs["hpcml-version"] == 3
-    with h5py.File(make.model(tmp_path / "model.h5", np.eye(2))) as model:
-        assert model.attrs["hpcml-version"] == 6
 
 
 def test_finds_models_in_run_folders(tmp_path):

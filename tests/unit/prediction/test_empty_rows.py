@@ -24,7 +24,6 @@ WORDS = {"sea": "ship port storm harbour", "farm": "corn wheat plough grain"}
 
 
 def documents(n, seed, split):
-    """Documents of one or two topics; nearly all have the label `common`, whose intercept is therefore positive."""
     rng = np.random.default_rng(seed)
     for number in range(n):
         topics = [topic for topic in WORDS if rng.random() < 0.6] or ["sea"]
@@ -34,7 +33,6 @@ def documents(n, seed, split):
 
 
 def new_documents(n=40):
-    """Test documents; every eighth has no known word, but labels."""
     for number, each in enumerate(documents(n, 2, "test")):
         yield {**each, "text": EMPTY[number // 8 % len(EMPTY)]} if number % 8 == 3 else each
 
@@ -50,7 +48,6 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Training rows and test rows."""
     folder = tmp_path_factory.mktemp("empty")
     train = made(folder, "jsonl", list(documents(120, 1, "train")), "train")[1]
     return train, made(folder, "jsonl", list(new_documents()), "new", like=train)[1]
@@ -167,7 +164,6 @@ def test_numeric_rows_of_zeros_get_labels(tmp_path):
 
 @pytest.fixture(scope="module")
 def clear(tmp_path_factory):
-    """Training rows whose labels follow from their words; every ninth has no word, but labels."""
     folder, lines = tmp_path_factory.mktemp("clear"), []
     for number in range(180):
         labels = [name for name, every in (("sea", 2), ("farm", 3)) if number % every == 0]

@@ -29,7 +29,6 @@ ROWS = np.arange(1, 20, 2)
 
 @pytest.fixture
 def files(tmp_path):
-    """Paths of data and model, and the scores of the split's rows."""
     X, Y = make.random_data(0, 20, 9, 3)
     rng = np.random.default_rng(1)
     W, bias = rng.standard_normal((3, 9)), rng.standard_normal(3)
@@ -42,7 +41,6 @@ def run(files, output, what="labels", force=False, split="test", top=None):
 
 
 def expected_lines(scores, top=None, ids=ROWS):
-    """Id, label and score of each line: labels with scores above 0, or the best, in descending order."""
     for row, values in zip(ids, scores, strict=True):
         for label in np.argsort(-values, kind="stable")[:top].tolist():
             if top is not None or values[label] > 0:
@@ -119,13 +117,6 @@ def test_numbers_have_the_fewest_digits():
         assert text.endswith("\n") and np.float32(float(text)) == single
         assert float(text) == float(shortest) or abs(single) < 1.2e-38, (text, shortest)
         assert len(text.strip("-\n").partition("e")[0].replace(".", "").strip("0")) <= 9
-
-
-def test_logs_rows_without_labels(files, tmp_path, capsys):
-    predicted(files[1], files[0], tmp_path / "out.csv", split="test", log=Log(0))
-    n = int((files[2] <= 0).all(axis=1).sum())
-    assert n and f"{n} of 10 rows got no label" in capsys.readouterr().err
-    assert len((tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()) == 1 + (files[2] > 0).sum()
 
 
 @pytest.mark.parametrize("ending", [ending for ending in FORMATS if ending != BIOASQ])

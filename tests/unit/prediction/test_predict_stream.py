@@ -34,7 +34,6 @@ def svmlight(seed, n_rows, n_features, zero_based=False):
 
 @pytest.fixture(params=["linear", "classifier", "dense classifier"])
 def files(request, tmp_path):
-    """Paths of a text, its dataset and a model."""
     source, data = tmp_path / "data.svm", tmp_path / "data.h5"
     source.write_text(f"1 {N_FEATURES}:1\n" + svmlight(0, 30, N_FEATURES))
     converted("svmlight", source, data)
@@ -100,16 +99,6 @@ def test_numbering_must_be_that_of_training(tmp_path):
         train("perceptron", mpi.self_comm(), text, run_b, {"initial_model": run_a / "model.h5"})
     assert not (tmp_path / "out.csv").exists() and not run_b.exists()
     assert b"\n0,1,2\n" in run(text, run_a / "model.h5", tmp_path / "out.csv", zero_based=True)
-
-
-@pytest.mark.parametrize("files", ["linear"], indirect=True)
-def test_standard_output(files, tmp_path, capfdbinary):
-    source, _, model = files
-    for text_format, ending in ((None, ".csv"), ("csv", ".csv"), ("tsv", ".tsv"), ("jsonl", ".jsonl")):
-        expected = run(source, model, tmp_path / f"{text_format}{ending}")
-        predict_text(mpi.self_comm(), open_model(model), source, module.Path("-"), False, Log(0), text_format=text_format)
-        printed = capfdbinary.readouterr()
-        assert printed.out == expected and re.search(rb"standard output: .* of 31 rows", printed.err)
 
 
 @pytest.mark.parametrize("files", ["linear"], indirect=True)

@@ -21,7 +21,6 @@ KINDS = {
 
 
 def documents(n, seed, split):
-    """Documents of one or two topics, some without known words."""
     rng = np.random.default_rng(seed)
     for number in range(n):
         topics = [topic for topic in WORDS if rng.random() < 0.6] or ["sea"]
@@ -36,7 +35,6 @@ NEW = list(documents(40, 2, "new"))
 
 @pytest.fixture(scope="module", params=["binary", "fields"])
 def moved(request, tmp_path_factory):
-    """A model without its training data, and a dataset of new documents."""
     folder = tmp_path_factory.mktemp("made")
     train = made(folder, "jsonl", list(documents(120, 1, "train")), "train", **KINDS[request.param])[1]
     new = made(folder, "jsonl", NEW, "new", like=train)[1]
@@ -139,15 +137,6 @@ def test_rejects_invalid_rows(moved, tmp_path):
         with pytest.raises(error, match=f"{name}: .*{text}"):
             hpcml.predict(moved[0], tmp_path / name, tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
-
-
-def test_log_names_the_columns_of_texts(tmp_path, caplog):
-    _, train = made(tmp_path, "jsonl", list(documents(120, 1, "train")), "train")
-    run = hpcml.train("dual", train, tmp_path / "run")
-    (tmp_path / "new.csv").write_text("id,titel,text\na,ship,corn\n")
-    with caplog.at_level("INFO", "hpcml"):
-        hpcml.predict(run.model, tmp_path / "new.csv", tmp_path / "out.csv")
-    assert "; texts: text; ids: id" in caplog.text
 
 
 def test_rejects_invalid_tables_of_numbers(tmp_path):

@@ -32,7 +32,6 @@ WORDS = {
 
 
 def _texts(n=45):
-    """Return n texts with one or two labels each, and the names of the labels."""
     random, texts, names = np.random.default_rng(0), [], []
     for number in range(n):
         labels = sorted({list(WORDS)[number % 3], list(WORDS)[number % 7 % 3]})
@@ -48,7 +47,6 @@ TWO = np.array([int("sea" in labels) for labels in NAMES])
 
 
 def _saved(tmp_path, estimator, y=NAMES, vectoriser=None, **options):
-    """Return a fitted pipeline and its model in memory."""
     pipeline = make_pipeline(*(vectoriser or [TfidfVectorizer(ngram_range=(1, 2))]), estimator).fit(TEXTS, y)
     hpcml.save(pipeline, tmp_path / "run", **options)
     return pipeline, hpcml.load(tmp_path / "run")

@@ -18,23 +18,20 @@ from hpcml.evaluation.thresholds import calibrate
 from hpcml.evaluation.top import InvertedTop
 from hpcml.model.open import open_model
 from hpcml.prediction import loaded
-from hpcml.serving.app import NO_KNOWN_WORD
+from hpcml.serving.app import NO_KNOWN_WORD, Worker
 from hpcml.serving.serve import open_suggester
 from hpcml.serving.suggest import Question
-from hpcml.serving.worker import Worker
 
 KINDS = {"kept": {}, "pairs": {}, "sparse": {"drop": 1e-3}, "calibrated": {"loss": "hinge"}}
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A dataset, its run and the application."""
     data, run = run_of(tmp_path_factory.mktemp("served"))
     return data, run, app_of(run)
 
 
 def predicted(run, data, folder, n_labels):
-    """Return the probabilities and the labels of each row from `hpcml predict`."""
     ids, labels, values = lines_of(write(run, data, folder / "all.h5", top=n_labels, force=True))
     rows = {name: number for number, name in enumerate(dict.fromkeys(ids))}
     probabilities = np.empty((len(rows), n_labels))

@@ -2,7 +2,6 @@
 
 import json
 import socket
-import time
 import urllib.request
 
 import numpy as np
@@ -12,7 +11,7 @@ from support.served import SELF, SUGGEST, run_of
 
 from hpcml.errors import ConfigError
 from hpcml.serving.app import App, RequestLimits
-from hpcml.serving.serve import CONNECTIONS, Server, listen, open_suggester
+from hpcml.serving.serve import Server, listen, open_suggester
 
 TEXT = "the wheat, corn and grain of a farm by the sea: </textarea><script>document.title = 'broken'</script>"
 
@@ -22,7 +21,6 @@ LINES = """lines => lines.map(line => line.querySelector(".name").textContent + 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A server whose labels have hostile names."""
     _, run = run_of(tmp_path_factory.mktemp("served"))
     suggester, about = open_suggester(SELF, run)
     suggester.titles = [hostile.NAMES[0], hostile.NAMES[4], hostile.NAMES[5]]
@@ -112,7 +110,6 @@ def test_page_shows_predicted_labels_first(tmp_path, browser):
 
 
 def talk(server, *parts, seconds=10):
-    """Return the answer to raw bytes."""
     host, port = server.url.removeprefix("http://").strip("/").split(":")
     with socket.create_connection((host, int(port)), timeout=seconds) as wire:
         for part in parts:
@@ -127,19 +124,6 @@ def test_rejects_invalid_http(server):
     for wrong in (b"\0\1\2\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nhost: a\r\nx: " + b"a" * 100_000):
         assert talk(server, wrong).startswith(b"HTTP/1.1 400 ")
     assert b" 200 OK" in talk(server, b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
-
-
-def test_limits_connections(server):
-    address = tuple(server.url.removeprefix("http://").strip("/").split(":"))
-    silent = [socket.create_connection(address, timeout=10) for _ in range(CONNECTIONS)]
-    try:
-        assert b" 503 " in talk(server, b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
-    finally:
-        for wire in silent:
-            wire.close()
-    deadline = time.monotonic() + 10
-    while b" 200 OK" not in talk(server, b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"):
-        assert time.monotonic() < deadline
 
 
 def test_rejects_unusable_addresses(server):

@@ -32,7 +32,6 @@ def started(app):
 
 
 def answers(connection, n):
-    """Return status and body of the next `n` answers; fewer if the connection ends before."""
     received, file = [], connection.makefile("rb")
     for _ in range(n):
         if not (line := file.readline()):
