@@ -19,7 +19,6 @@ SENT = ("\x1b", "\x07", "\r", "\t", "\u202e", "\u2028")
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A folder and a dataset in it: each row has one label and the features of that label."""
     folder = tmp_path_factory.mktemp("names") / "a\nfolder [red]\x1b[31m"
     folder.mkdir()
     rng, n, k = np.random.default_rng(5), 180, len(LABELS)
@@ -36,8 +35,6 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def run(standing):
-    """A function that runs a command and returns its output, which has no control characters of the names."""
-
     def run(*args, code=0):
         result = standing(1, *args)
         assert result.returncode == code, result.stderr
@@ -52,7 +49,6 @@ def run(standing):
 
 
 def table(path):
-    """The header and the rows of a CSV file, without `'` before formulas (docs/lookup/formats.md)."""
     with path.open(newline="", encoding="utf-8") as lines:
         header, *rows = ([re.sub(r"^'('*[=+\-@\t\r])", r"\1", cell) for cell in row] for row in csv.reader(lines))
     assert {len(row) for row in rows} == {len(header)}
@@ -102,19 +98,6 @@ def predicted(run, files, name, *options):
     return folder / name
 
 
-def test_select_and_cross_validate(run, files):
-    folder, data = files
-    assert "\\x1b" in run("select", data, "-o", folder / "few.h5", "--by", "ig", "--features", len(FEATURES))
-    listed = folder / "few.features.csv"
-    assert {row[2] for row in table(listed)[1]} == set(FEATURES)
-    for like in (listed, folder / "few.h5"):
-        run("select", data, "-o", folder / f"again{like.suffix}.h5", "--like", like)
-        with h5py.File(folder / f"again{like.suffix}.h5") as file:
-            assert list(file["feature_names"].asstr()) == FEATURES
-    run("cv", "multinomial-nb", "mbw", f"{data}:{LABELS[0]}", f"{data}:{LABELS[4]}", "--folds", 2, "-o", folder / "cv.csv")
-    assert [row[1] for row in table(folder / "cv.csv")[1]] == [LABELS[0]] * 2 + [LABELS[4]] * 2
-
-
 def test_error_is_one_line(run, files, tmp_path):
     folder, data = files
     for args in (
@@ -130,7 +113,6 @@ def test_error_is_one_line(run, files, tmp_path):
 
 
 def test_rejects_file_names_that_are_not_unicode(run, files, tmp_path):
-    """No file can store them; the error comes before the work."""
     data = tmp_path / "d\udcff.h5"
     shutil.copy(files[1], data)
     for command in (("train", "probe", data, "-o", tmp_path / "run"), ("info", data)):

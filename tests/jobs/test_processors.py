@@ -22,7 +22,6 @@ MORE = pytest.mark.more("kernels")
 
 @cache
 def variables(name):
-    """Return the environment variables of a simulated processor."""
     processors = SIMULATED.made_up_processors()
     if name not in processors:
         pytest.skip(f"this architecture cannot simulate {name}")
@@ -31,7 +30,6 @@ def variables(name):
 
 @pytest.mark.parametrize("processor", ["native", pytest.param("nehalem", marks=MORE)])
 def test_results_have_the_shipped_bits(mpirun, tmp_path, processor):
-    """nehalem switches all libraries at once; launch/lab/bench/processors.py switches one at a time."""
     command = ("check", tmp_path / "check", "--bits", "--json", tmp_path / "digests.json", "--methods", *METHODS)
     result = done(mpirun(1, *command, env=variables(processor), timeout=280))
     lines = result.stdout.splitlines()
@@ -77,7 +75,6 @@ main()
 
 @pytest.mark.parametrize("method", [("dual", "--loss", "logistic"), pytest.param(("elastic-net",), marks=MORE)])
 def test_run_on_two_processors_has_the_bits_of_one(mpirun, tmp_path, method):
-    """Killed on the first, resumed and stopped on the second, and resumed on the first."""
     data = make.dataset(tmp_path / "data.h5", *make.random_data(8, 120, 40, 3, density=0.3))
     command = ("train", *method, data, "--checkpoint-every", "0.001")
     done(mpirun(1, *command, "-o", tmp_path / "stays"))

@@ -96,8 +96,6 @@ def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
 
 
 class Opened:
-    """A page in the browser, and what it complained of or asked the network for."""
-
     def __init__(self, browser, path, width=1280, **media):
         self.context = browser.new_context(viewport={"width": width, "height": 900}, **media)
         self.view, self.trouble = self.context.new_page(), []
@@ -187,15 +185,6 @@ def test_long_names_of_several_runs_fit(browser, tmp_path, width):
         assert opened.view.evaluate("document.documentElement.scrollWidth") <= width
         right = "all => Math.max(...all.map(e => e.getBoundingClientRect().right))"
         assert opened.view.eval_on_selector_all("nav a, h3, .tiles > div, p", right) <= width
-
-
-def test_it_prints(browser, written):
-    with Opened(browser, written, color_scheme="dark") as opened:
-        printed = opened.view.pdf(format="A4")
-        assert printed.startswith(b"%PDF") and len(printed) > 20_000
-        opened.view.emulate_media(media="print")
-        assert opened.view.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-        assert not opened.view.is_visible("input[type=search]")
 
 
 def test_without_scripts_the_labels_of_most_rows_are_there(browser, written):

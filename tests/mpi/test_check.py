@@ -11,7 +11,6 @@ from hpcml.check import check
 from hpcml.errors import ConfigError
 from hpcml.mpi.limits import Limit
 from hpcml.mpi.runtime import node_name
-from hpcml.mpi.start import loaded_build
 from hpcml.run.environment import environment
 
 pytestmark = pytest.mark.mpi
@@ -34,19 +33,6 @@ def test_abi_is_that_of_the_library(comm):
     family, _, mpi4py_build = mpi.abi().partition(" ABI; ")
     assert family == ("Open MPI" if "Open MPI" in mpi.library() else "MPICH")
     assert mpi4py_build.startswith(f"mpi4py {version('mpi4py')}, ")
-
-
-@pytest.mark.parametrize(
-    ("file", "build"),
-    [
-        ("MPI.mpich.cpython-311-x86_64-linux-gnu.so", ("mpich", True)),
-        ("MPI.openmpi.abi3.so", ("openmpi", True)),
-        ("MPI.cpython-311-x86_64-linux-gnu.so", ("", False)),
-        ("MPI.abi3.so", ("", False)),
-    ],
-)
-def test_file_name_of_mpi4py_names_its_build(file, build):
-    assert loaded_build(file) == build
 
 
 def test_rejects_an_existing_folder(comm, mpi_tmp_path):

@@ -26,7 +26,7 @@ from hpcml.evaluation import explain as explanations
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.seen import SeenRows
 from hpcml.files.hdf5 import write_strings
-from hpcml.files.table import format_csv, joined_names, read_csv, table
+from hpcml.files.table import format_csv, joined_names, table
 from hpcml.files.untrusted import read_strings
 from hpcml.log import Log, Progress, named, say, visible
 from hpcml.methods.linear.solver import History
@@ -51,7 +51,6 @@ NASTY += ["\u202eevil", "tab\tbed", "\ufeffbom", "😀", "{task.id}", "NA", "01"
 
 
 def stored(name):
-    """Return a name as a CSV file has it, with escapes for characters that no file can have."""
     return name.replace("\0", "\\x00").replace("\ud800", "\\ud800").replace("\udcff", "\\udcff")
 
 
@@ -64,7 +63,6 @@ def evaluation(names):
 
 
 def explanation(names):
-    """Return an explanation whose labels and features have these names."""
     n = len(names)
     model = SimpleNamespace(path=names[0], n_labels=n, n_features=n, label_names=names, label_titles=names, bias=np.zeros(n))
     model.labels = {"n_positive": np.arange(n)}
@@ -78,7 +76,6 @@ def duplicates(names):
 
 
 def pairs_of_names(path, names):
-    """Write the pairs of rows with these names, each with the next one."""
     n = len(names)
     data = path.with_suffix(".h5")
     with h5py.File(data, "w") as file:
@@ -106,7 +103,6 @@ def selected(names, path=Path("x")):
 
 
 def predicted(path, names, titled=False):
-    """Write a table of rows and labels with these names."""
     model = SimpleNamespace(label_names=names, label_titles=names if titled else None)
     table_of_rows, numbers = TextTable(model, "score", ".csv"), np.arange(len(names))
     rows = RowLabels(0, names, numbers, numbers, np.full(len(names), 0.5))
@@ -125,7 +121,6 @@ def online_history(path, names):
 
 
 def split_names(cell):
-    r"""Return the names of a cell: `;` separates them unless `\` precedes it (docs/lookup/formats.md)."""
     out, letters = [""], iter(cell)
     for letter in letters:
         if letter == ";":
@@ -178,13 +173,6 @@ def test_ordinary_names_keep_their_bytes():
     text = "row,id,labels\n0,a b,x;y\n1,'=c,\n2,é,semi\\;colon\n"
     assert format_csv([*rows, [np.int64(2), "é", joined_names(["semi;colon"])]]) == text
     assert format_csv([[None, 0.1, "a,b", 'c"']]) == ',0.1,"a,b","c"""\n'
-
-
-def test_reader_accepts_long_cells_and_restores_the_limit(tmp_path):
-    limit, path = csv.field_size_limit(), tmp_path / "a.csv"
-    path.write_text(format_csv([["name", "n"], ["x\n" * 100_000, 1]]), newline="")
-    assert read_csv(path) == [{"name": "x\n" * 100_000, "n": "1"}]
-    assert csv.field_size_limit() == limit
 
 
 # Printed texts with names.

@@ -99,7 +99,6 @@ def test_pages_describe_the_method():
 
 @pytest.mark.more("methods")
 def test_conformance_tests_run_for_the_method():
-    """In another process, because they read the registry when they are imported."""
     files = [str(TESTS / "conformance" / f"test_{name}.py") for name in ("methods", "estimators")]
     arguments = [*files, "-k", "toy", "-q", "-W", "ignore", "-p", "no:cacheprovider"]
     code = f"""

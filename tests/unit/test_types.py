@@ -125,7 +125,6 @@ def test_lists_its_names():
 
 
 def read_signatures(name):
-    """The signature of a function in the stub for each method or source."""
     for node in ast.parse((TOP / "hpcml" / "__init__.pyi").read_text()).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             for literal in ast.walk(node.args.args[0].annotation.slice):

@@ -24,13 +24,6 @@ from hpcml.options import Between, Flag, NotWith, Only, Range, Several, check_ru
 
 @dataclass(frozen=True)
 class Toy(Operation[str]):
-    """Play with data.
-
-    Examples
-    --------
-    >>> hpcml.toy("data.h5", "out.h5")
-    """
-
     data: PathLike
     """Data to play with."""
     output: Annotated[PathLike, OUTPUT]
@@ -52,7 +45,6 @@ class Toy(Operation[str]):
     """Replace the report."""
 
     def execute(self, session) -> str:
-        """A text."""
         self.check_options("a dataset")
         return f"{self.data} {self.output} {self.zeal} {','.join(self.label)} {self.how}"
 
@@ -61,7 +53,6 @@ toy = make_function(Toy, "toy")
 
 
 def parse(*tokens):
-    """Return the operation of a command line."""
     app = App(name="hpcml")
     app.command(make_command(Toy), name="toy")
     command, bound, _ = app.parse_args(["toy", *tokens], exit_on_error=False, print_error=False)
@@ -129,8 +120,6 @@ def test_builds_only_the_command_of_the_command_line(name):
 
 @dataclass(frozen=True)
 class Bounds:
-    """Options with bounds."""
-
     share: Annotated[float | None, Between(0, 1)] = None
     size: Annotated[float, Range(0)] = 1.0
     offset: Annotated[float, Range(-math.inf)] = 0.0

@@ -25,7 +25,6 @@ SLOPE, OFFSET = np.array([90.0, 0.3, 1.0, 0.0, 40.0, 2.0]), np.array([-1.0, 2.0,
 
 @pytest.fixture(params=["dense", "sparse"])
 def files(request, tmp_path):
-    """A model whose labels have sigmoids of very different slopes, one flat and one with probabilities that round to 1."""
     X, Y = make.random_data(0, 80, 12, 6)
     W, bias = np.random.default_rng(1).standard_normal((6, 12)), np.random.default_rng(2).standard_normal(6)
     data = make.dataset(tmp_path / "data.h5", X, Y, splits={"valid": np.arange(80)})
@@ -87,7 +86,6 @@ def test_most_wrong_pairs_of_all_labels_are_by_log_odds(files, tmp_path):
 
 
 def tied_precision(true, values):
-    """Average precision, as the mean over positives of the expected precision at their place in a random order of ties."""
     total, hits, above = 0.0, 0, 0
     for value in np.unique(values)[::-1]:
         n, r = int((values == value).sum()), int(true[values == value].sum())

@@ -15,7 +15,6 @@ from hpcml.model.scoring import MAX_LANES, WEIGHT_BYTES, divide_labels, divide_r
 
 
 def csr(seed, n_rows, n_features, index, ones):
-    """Read-only indptr, indices, data; a matrix of ones has one value in memory."""
     X = sp.random(n_rows, n_features, 0.3, "csr", random_state=np.random.default_rng(seed)).astype(np.float32)
     data = np.broadcast_to(np.float32(1), X.nnz) if ones else X.data
     arrays = X.indptr.astype(np.int64), X.indices.astype(index), data
@@ -25,7 +24,6 @@ def csr(seed, n_rows, n_features, index, ones):
 
 
 def expanded(W, columns, factors, labels):
-    """The weights of `labels`, (d, B), as the kernel makes them."""
     out = np.empty((columns.size, labels.size))
     expand_weights(W, labels, columns, factors, out)
     return out
@@ -39,7 +37,6 @@ def textbook(indptr, indices, data, row, w, columns, factors, bias):
 
 
 def stored(seed, n_labels, n_features, n_columns, precision):
-    """Read-only W, columns and factors as a model file gives them."""
     columns, factors = make.compact_columns(seed, n_features, n_columns)
     W = np.random.default_rng(seed).standard_normal((n_labels, n_columns)).astype(precision)
     arrays = W, columns.astype(np.int32), factors

@@ -27,7 +27,6 @@ def test_measures_have_the_intervals_of_the_evaluation():
 
 
 def test_differences_are_paired():
-    """Label by label the second is 0.01 better: however labels differ, the interval is that difference."""
     one, other = evaluation(NAMES), evaluation(NAMES[::-1])
     other.n_positive = one.n_positive[::-1]
     other.values = {name: values[::-1].copy() for name, values in one.values.items()}
@@ -58,7 +57,6 @@ def test_points_of_the_learning_curve_hold_all_labels_once():
 
 
 def test_sigmoids_are_turned_round(tmp_path):
-    """The scores of some probabilities have these probabilities; a flat sigmoid gives all scores the same one."""
     model = Model(make.model(tmp_path / "m.h5", np.ones((3, 2))))
     assert invert_sigmoids(model) is None
     model.labels = dict(model.labels, sigmoid_slope=np.array([2.0, 0.5, 0.0]), sigmoid_offset=np.array([1.0, -3.0, 0.4]))
@@ -112,5 +110,5 @@ def test_a_run_says_when_where_and_how_much(tmp_path):
     with pytest.raises(ConfigError, match="does not exist; name one with --data"):
         find_data(run, None)
     (run / "model.h5").unlink()
-    with pytest.raises(DataError, match="this run is not finished"):
+    with pytest.raises(DataError, match="the run is not finished"):
         find_data(run, None)
