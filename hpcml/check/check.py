@@ -44,7 +44,6 @@ class Findings:
         self.lines.append(f"{level:8} {sentence}")
 
     def count(self, level: str) -> int:
-        """Return the number of sentences of a level."""
         return sum(line.startswith(level) for line in self.lines)
 
     def __str__(self) -> str:
@@ -112,7 +111,6 @@ def check_bits(comm: mpi.Comm, folder: Path, methods: Collection[str]) -> tuple[
 
 
 def check_ranks(comm: mpi.Comm, findings: Findings) -> None:
-    """Compare the numbers of ranks and nodes with those of the Slurm job. Collective over `comm`."""
     nodes = Counter(comm.allgather(node_name()))
     per_node = sorted(set(nodes.values()))
     spread = f", {'-'.join(map(str, dict.fromkeys((per_node[0], per_node[-1]))))} per node" if len(nodes) > 1 else ""
@@ -128,7 +126,6 @@ def check_ranks(comm: mpi.Comm, findings: Findings) -> None:
 
 
 def check_cores(comm: mpi.Comm, findings: Findings) -> None:
-    """Check that each rank has a core. Collective over `comm`."""
     cores_of_ranks = comm.allgather((node_name(), os.sched_getaffinity(0)))
     for node, n_ranks in Counter(name for name, _ in cores_of_ranks).items():
         n_cores = len(set().union(*(cores for name, cores in cores_of_ranks if name == node)))
@@ -144,7 +141,6 @@ def check_cores(comm: mpi.Comm, findings: Findings) -> None:
 
 
 def check_memory(comm: mpi.Comm, findings: Findings) -> None:
-    """Report the lowest memory limit of any rank. Collective over `comm`."""
     limit, room = node_memory(), room_per_rank(comm)
     lowest, source, node = min(comm.allgather((int(limit), limit.source, node_name())))
     findings.add("ok", f"memory: {size(lowest)} on {node} ({source}); {size(room)} per rank for rows and weights")
@@ -161,7 +157,6 @@ def check_clocks(comm: mpi.Comm, findings: Findings) -> None:
 
 
 def check_messages(comm: mpi.Comm, findings: Findings) -> None:
-    """Measure a small and a large sum over the ranks. Collective over `comm`."""
     if comm.size == 1:
         return
     fastest = []
@@ -197,7 +192,6 @@ def check_files(comm: mpi.Comm, folder: Path, findings: Findings) -> bool:
 
 
 def _succeeds(call: Callable[[], object]) -> bool:
-    """Return whether a call neither raises OSError nor returns False."""
     try:
         return call() is not False
     except OSError:

@@ -30,8 +30,6 @@ def format_versions() -> str:
 
 
 def add_completion(app: App) -> None:
-    """Add the command `--install-completion`."""
-
     def install(*, shell: Literal["bash", "fish", "zsh"] | None = None, output: Annotated[Path | None, OUTPUT] = None) -> None:
         """Install tab completion for the shell.
 

@@ -36,7 +36,8 @@ def build(*tokens: str) -> App:
     For an unknown command, all commands are listed with their help and without options. Raises ConfigError.
     """
     name = next(iter(tokens), None)
-    app = App(name="hpcml", version=about.format_versions, version_format="plaintext", help=HELP)
+    defaults = cyclopts.Parameter(show_default=lambda value: None if value in (None, (), False) else str(value))
+    app = App(name="hpcml", version=about.format_versions, version_format="plaintext", help=HELP, default_parameter=defaults)
     for each in [name] if name in NAMES else NAMES:
         is_listed = name not in (None, each)
         if each in ABOUT:
@@ -118,7 +119,6 @@ def parse(tokens: list[str]) -> Any:
 
 
 def _add_command(job: Any) -> Any:
-    """Return a job with the operation of its command. Raises ConfigError as `parse`."""
     try:
         return replace(job, operation=parse(list(job.command))) if job.command else job
     except ConfigError as error:

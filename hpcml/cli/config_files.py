@@ -81,7 +81,6 @@ def list_types(options: type) -> dict[str, type]:
 
 
 def _check_value(path: Path, key: str, value: object, kind: type) -> None:
-    """Raise ConfigError unless a value of TOML can have this type."""
     for each in value if kind is tuple and isinstance(value, list) else [value]:
         value_text, fits = type(each).__name__, False
         if isinstance(each, str):
@@ -99,7 +98,6 @@ def _check_value(path: Path, key: str, value: object, kind: type) -> None:
 
 
 def check_text(text: str, where: str) -> None:
-    """Raise ConfigError for a text with NUL, or that is not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -109,5 +107,4 @@ def check_text(text: str, where: str) -> None:
 
 
 def shorten(text: str) -> str:
-    """Return a text on one line, with long words cut."""
     return re.sub(rf"(\S{{{LONGEST}}})\S{{{LONGEST},}}", r"\1…", " ".join(text.split()))

@@ -78,7 +78,6 @@ def make_family_app(tokens: list[str]) -> App:
 
 
 def explain_foreign_option(tokens: list[str]) -> None:
-    """Raise ConfigError for an option that only other methods have."""
     from hpcml.methods.registry import METHODS, method_named, methods_with_option
 
     method = method_named(tokens[1])

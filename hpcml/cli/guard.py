@@ -38,7 +38,6 @@ def write_exit_code(code: int) -> None:
 
 
 def _find_resumable(run: Path) -> list[Path]:
-    """Return the run folders at or in `run` that can be resumed."""
     with suppress(OSError):
         if (run / "config.toml").exists():
             return [] if (run / "model.h5").exists() else [run]
@@ -94,7 +93,6 @@ class Guard:
         self._end(number)
 
     def _end(self, number: int) -> None:
-        """Print the reason, remove unfinished files, and end the process."""
         if self.rank > 0:  # the launcher ends all ranks after rank 0, unless only this rank got the signal
             time.sleep(RANK_SECONDS + 0.1 * min(self.rank - 1, 8))
             # Send it to the other ranks of the launcher on this node, and let rank 0 end first.

@@ -74,7 +74,6 @@ class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
             return result
 
     def format_result(self, result: Evaluation | BioasqEvaluation) -> str:
-        """Return the tables."""
         return str(result) if self.measures is not None else joined(result.describe(self.best))  # type: ignore[call-arg]
 
 

@@ -67,7 +67,6 @@ class Explain(Operation[Answer]):
     }
 
     def check_options(self, *inputs: str) -> None:
-        """Raise OptionError for options that need another one."""
         super().check_options(*inputs)
         for name in ("row", "wrong", "unlearnt"):
             if self.data is None and getattr(self, name) not in ((), None, False):

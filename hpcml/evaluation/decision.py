@@ -137,7 +137,6 @@ class Tally:
 
 
 def count_even_points(n_labels: int) -> int:
-    """Return the number of equidistant points of each label: 48, fewer for very many labels."""
     return max(FEWEST, min(EVEN_POINTS, ALL_EVEN // max(1, n_labels)))
 
 

@@ -32,7 +32,6 @@ class Hierarchy:
         self._paths: dict[tuple[str, str], frozenset[str]] = {}
 
     def parents(self, node: str) -> list[str]:
-        """Return the parents of a node, ascending."""
         if node not in self._parents:
             parents = {parent for number in self._tree_numbers.get(node, ()) for parent in self._parents_of_number(number)}
             self._parents[node] = sorted(parents - {node}) or [ROOT]
@@ -68,7 +67,6 @@ class Hierarchy:
         return self._paths[node, ancestor]
 
     def lowest(self, labels: Collection[str]) -> set[str]:
-        """Return the labels that are not ancestors of others; labels that are ancestors of each other stay."""
         ancestors = {label: self.distances(label).keys() for label in labels}
         return {a for a in ancestors if not any(a in ancestors[b] and b not in ancestors[a] for b in ancestors)}
 

@@ -37,7 +37,6 @@ class RowCounts(ScoreObserver):
     """The best labels of each row, and the number of its predicted labels among the labels of each of PERCENT."""
 
     def __init__(self, scored: ScoredRows, frequencies: np.ndarray, thresholds: np.ndarray) -> None:
-        """`frequencies` (n_labels): the number of rows by which labels are ordered."""
         n_rows, n_labels, self.thresholds = scored.shard.n_local, scored.n_labels, thresholds
         self.sizes = [-(-percent * n_labels // 100) for percent in PERCENT]  # labels, rounded up
         self.frequency_ranks = np.empty(n_labels, dtype=np.int64)  # the most frequent label first, ties: lowest number first

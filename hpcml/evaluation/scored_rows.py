@@ -52,7 +52,6 @@ class Counts:
         self._above, self._equal = self.tally[: n + 1], self.tally[n + 1 : -1]
 
     def add(self, scores: np.ndarray) -> None:
-        """Count `scores` (1-d, ascending)."""
         self.tally[-1] += scores.size - scores.searchsorted(self.threshold, "right")
         if not self.values.size:
             return
@@ -200,11 +199,9 @@ class ScoredRows:
         reduce_together(self.comm, [pool.tally])
 
     def n_positive(self) -> np.ndarray:
-        """Return the number of rows of all ranks that have each label. Collective."""
         return self.sum_by_label(np.ones(self.labels.size, dtype=bool))
 
     def sum_by_label(self, selected: np.ndarray) -> np.ndarray:
-        """Return the number of selected true pairs of each label on all ranks. Collective."""
         return mpi.allreduce_sum(self.comm, np.bincount(self.labels[selected], minlength=self.n_labels))
 
 

@@ -35,7 +35,6 @@ def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) ->
 
 
 def warn_about_training_rows(seen: SeenRows, n_rows: int, consequence: str = "") -> list[str]:
-    """Return a warning if the model was trained on some of the rows."""
     if not seen.n_rows:
         return []
     rows = f"about {seen.n_rows:,} of the" if seen.is_estimate else "all" if seen.n_rows == n_rows else f"{seen.n_rows:,} of the"

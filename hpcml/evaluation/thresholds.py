@@ -68,7 +68,6 @@ class ThresholdSearch:
     chance: float | None = None
 
     def checked(self, model: Trained) -> ThresholdSearch:
-        """Return the search with its method. Raises ConfigError if options or model do not fit."""
         named = [name for name in ("min_positives", "chance") if getattr(self, name) is not None]
         if self.method == "shrink" and named:
             raise OptionError(named[0], getattr(self, named[0]), "applies to --method search and half; remove it")

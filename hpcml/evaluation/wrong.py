@@ -71,7 +71,6 @@ class WrongRows(ScoreObserver):
     """A `ScoreObserver` that collects the `size` worst errors of each label, in 48 bytes each."""
 
     def __init__(self, thresholds: np.ndarray, size: int) -> None:
-        """`thresholds`: of all labels of the model."""
         self._model_thresholds, self.size = thresholds, size
         self.thresholds = thresholds[:0]
         self._tables: dict[str, _Table] = {}

@@ -67,7 +67,6 @@ class RunReport:
 
     @property
     def one_threshold(self) -> float | None:
-        """Return the converted threshold of all labels; None if they differ."""
         return float(self.converted_thresholds[0]) if np.unique(self.converted_thresholds).size == 1 else None
 
 
@@ -86,7 +85,6 @@ def invert_sigmoids(model: Model | ClassifierModel) -> ScoresOf | None:
 
 
 def most_frequent(counts: np.ndarray, n_most: int) -> np.ndarray:
-    """Return the positions (ascending) of the largest counts; the first ones among equal counts."""
     return np.sort(np.argsort(-counts, kind="stable")[:n_most])
 
 
