@@ -60,7 +60,7 @@ class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
         from hpcml.evaluation.bioasq import evaluate_bioasq
         from hpcml.evaluation.evaluate import evaluate
         from hpcml.evaluation.hints import hint_at_low_recall
-        from hpcml.evaluation.seen import choose_split
+        from hpcml.evaluation.scored_rows import choose_split
         from hpcml.run.session import open_model_and_dataset
 
         comm, log = session.comm, session.log

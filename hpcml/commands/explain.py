@@ -79,7 +79,7 @@ class Explain(Operation[Answer]):
         them, and `as_dict()` returns its content. Collective over the session.
         """
         from hpcml.evaluation.explain import explain, explain_rows
-        from hpcml.evaluation.seen import choose_split
+        from hpcml.evaluation.scored_rows import choose_split
         from hpcml.evaluation.unlearnt import find_unlearnt
         from hpcml.evaluation.wrong import most_wrong
         from hpcml.model.open import share_model

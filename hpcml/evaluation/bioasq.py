@@ -24,8 +24,7 @@ from hpcml.data.shard import mask_empty_texts
 from hpcml.errors import OptionError
 from hpcml.evaluation.hierarchy import Hierarchy
 from hpcml.evaluation.rows import mean_over_rows
-from hpcml.evaluation.scored_rows import positive_pairs
-from hpcml.evaluation.seen import SeenRows, count_seen, warn_about_training_rows
+from hpcml.evaluation.scored_rows import SeenRows, count_seen, positive_pairs, warn_about_training_rows
 from hpcml.files.report import ReportedResult, cell
 from hpcml.files.table import table
 from hpcml.log import Log, Progress, plural

@@ -25,8 +25,7 @@ from hpcml.evaluation.comparable import BY_SCORE
 from hpcml.evaluation.intervals import LEVEL, Interval, bootstrap_mean, bootstrap_ratio
 from hpcml.evaluation.probabilities import CalibrationLine, ProbabilityCounts
 from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts
-from hpcml.evaluation.scored_rows import ScoreObserver, load_scored_rows
-from hpcml.evaluation.seen import SeenRows, count_seen, warn_about_training_rows
+from hpcml.evaluation.scored_rows import ScoreObserver, SeenRows, count_seen, load_scored_rows, warn_about_training_rows
 from hpcml.evaluation.titles import titles_of_labels
 from hpcml.files.atomic import ListInParts
 from hpcml.files.report import ReportedResult, cell, nan_to_none, plain, select_attributes

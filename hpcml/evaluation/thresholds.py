@@ -35,8 +35,16 @@ from hpcml.evaluation.chance_kernels import hypergeometric_tail
 from hpcml.evaluation.comparable import BY_SCORE, Comparable, probability
 from hpcml.evaluation.decision import Summary, Tally, count_even_points, decide, warm_up
 from hpcml.evaluation.instance_search import InstanceSearch
-from hpcml.evaluation.scored_rows import UNSCORED, ScoredRows, load_scored_rows, reduce_together, split_by_lane
-from hpcml.evaluation.seen import SeenRows, count_seen, warn_about_training_rows
+from hpcml.evaluation.scored_rows import (
+    UNSCORED,
+    ScoredRows,
+    SeenRows,
+    count_seen,
+    load_scored_rows,
+    reduce_together,
+    split_by_lane,
+    warn_about_training_rows,
+)
 from hpcml.files.atomic import temporary_path
 from hpcml.files.report import ReportedResult, cell
 from hpcml.files.slabs import open_for_update, require_group

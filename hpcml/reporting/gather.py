@@ -15,7 +15,7 @@ from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.explain import explain
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.evaluation.seen import choose_split
+from hpcml.evaluation.scored_rows import choose_split
 from hpcml.evaluation.titles import names_of_rows, titles_of_rows
 from hpcml.evaluation.wrong import KINDS, WrongRow, WrongRows
 from hpcml.log import Log, named

@@ -24,7 +24,7 @@ from hpcml.crossval.problems import CvProblem
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.evaluation import explain as explanations
 from hpcml.evaluation.evaluate import Evaluation
-from hpcml.evaluation.seen import SeenRows
+from hpcml.evaluation.scored_rows import SeenRows
 from hpcml.files.hdf5 import write_strings
 from hpcml.files.table import format_csv, joined_names, table
 from hpcml.files.untrusted import read_strings

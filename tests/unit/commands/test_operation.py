@@ -24,6 +24,13 @@ from hpcml.options import Between, Flag, NotWith, Only, Range, Several, check_ru
 
 @dataclass(frozen=True)
 class Toy(Operation[str]):
+    """Play with data.
+
+    Examples
+    --------
+    >>> hpcml.toy("data.h5", "out.h5")
+    """
+
     data: PathLike
     """Data to play with."""
     output: Annotated[PathLike, OUTPUT]
@@ -45,6 +52,7 @@ class Toy(Operation[str]):
     """Replace the report."""
 
     def execute(self, session) -> str:
+        """A text."""
         self.check_options("a dataset")
         return f"{self.data} {self.output} {self.zeal} {','.join(self.label)} {self.how}"
 

@@ -17,7 +17,7 @@ from hpcml import mpi
 from hpcml.cli import app as cli
 from hpcml.data.dataset import DataFile
 from hpcml.evaluation.hints import hint_at_low_recall
-from hpcml.evaluation.seen import choose_split
+from hpcml.evaluation.scored_rows import choose_split
 from hpcml.log import Log
 from hpcml.methods.psbml.options import AdaboostOptions
 from hpcml.model.linear import Model
