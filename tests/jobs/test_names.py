@@ -72,6 +72,9 @@ def test_train_evaluate_predict_and_merge(run, files):
     assert [row[1] for row in table(outputs[0])[1]] == LABELS
     assert [line["label"] for line in json.loads(outputs[1].read_text(encoding="utf-8"))["labels"]] == LABELS
     run("evaluate", folder / "psbml" / "model.h5", data)
+    assert "\\x1b[31m[red]x" in run("explain", folder / "probe" / "model.h5", "--label", LABELS[2])
+    run("duplicates", data, "-o", folder / "pairs.csv", "--csv", folder / "consistency.csv", "--similarity", 0.5)
+    assert {row[1] for row in table(folder / "consistency.csv")[1]} <= {*LABELS}
     run("prune", folder / "dual" / "model.h5", data, "--below", 0.01)
     log = (folder / "probe" / "log.txt").read_text(encoding="utf-8")
     assert not any(letter in log for letter in SENT)
@@ -96,6 +99,19 @@ def predicted(run, files, name, *options):
     folder, data = files
     run("predict", folder / "probe" / "model.h5", data, "-o", folder / name, *options)
     return folder / name
+
+
+def test_select_and_cross_validate(run, files):
+    folder, data = files
+    assert "\\x1b" in run("select", data, "-o", folder / "few.h5", "--by", "ig", "--features", len(FEATURES))
+    listed = folder / "few.features.csv"
+    assert {row[2] for row in table(listed)[1]} == set(FEATURES)
+    for like in (listed, folder / "few.h5"):
+        run("select", data, "-o", folder / f"again{like.suffix}.h5", "--like", like)
+        with h5py.File(folder / f"again{like.suffix}.h5") as file:
+            assert list(file["feature_names"].asstr()) == FEATURES
+    run("cv", "multinomial-nb", "mbw", f"{data}:{LABELS[0]}", f"{data}:{LABELS[4]}", "--folds", 2, "-o", folder / "cv.csv")
+    assert [row[1] for row in table(folder / "cv.csv")[1]] == [LABELS[0]] * 2 + [LABELS[4]] * 2
 
 
 def test_error_is_one_line(run, files, tmp_path):

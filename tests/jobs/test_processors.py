@@ -1,7 +1,6 @@
 """The same bits on simulated processors: numba, NumPy, OpenBLAS and the C library use their code for other processors."""
 
 import json
-import os
 import runpy
 from functools import cache
 from pathlib import Path
@@ -38,25 +37,6 @@ def test_results_have_the_shipped_bits(mpirun, tmp_path, processor):
     assert all("computed by sklearn" in line for line in warnings), warnings
     by = json.loads((tmp_path / "digests.json").read_text())["made-on"]
     assert by["target"] == variables(processor).get("NUMBA_CPU_NAME", by["target"])
-
-
-@pytest.mark.more("kernels")
-@pytest.mark.parametrize(
-    ("processor", "features", "libraries"),
-    [
-        ("libc-without-fma", {"FMA3", "X86_V3"}, {"libc"}),
-        ("numpy-without-avx512", {"AVX512F", "X86_V4"}, {"numpy"}),
-        ("blas-nehalem", {"AVX2", "X86_V3"}, {"blas"}),
-    ],
-)
-def test_simulated_processor_changes_results_of_its_library(processor, features, libraries):
-    if not features & {*SIMULATED.numpy_features()}:
-        pytest.skip(f"this processor has none of {', '.join(sorted(features))}")
-    usual, changed = (SIMULATED.functions(dict(os.environ) | variables(name)) for name in ("native", processor))
-    differing = {name.split()[0] for name in usual if usual[name] != changed[name]}
-    if processor == "blas-nehalem" and not differing:
-        pytest.skip("NumPy does not use OpenBLAS, or it has one kernel for all processors")
-    assert differing == libraries
 
 
 # The process is killed when its first checkpoint is written.

@@ -64,13 +64,6 @@ def test_changelog_is_sorted_and_states_for_each_release_whether_bits_changed():
     assert [name for name, line in releases if not statement.fullmatch(line)] == []
 
 
-def test_no_file_has_a_placeholder_for_an_address():
-    pages = [path for folder in ("packaging", "docs", "slurm") for path in (CLONE / folder).rglob("*") if path.is_file()]
-    pages += [*CLONE.glob("*.md"), *CLONE.glob("*.toml"), CLONE / "CITATION.cff", CLONE / "codemeta.json"]
-    placeholder = re.compile(rb"THIS-REPOSITORY|YOUR-REPOSITORY|homepage = '\w|(?:github|gitlab)\.com/(?:hpcml|YOUR)")
-    assert [path.name for path in pages if placeholder.search(path.read_bytes())] == []
-
-
 def test_codemeta_equals_pyproject():
     found, ours = json.loads(text("codemeta.json")), project()
     assert found["softwareRequirements"] == ours["dependencies"]

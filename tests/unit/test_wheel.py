@@ -7,7 +7,6 @@ import sys
 import tarfile
 import tomllib
 import zipfile
-from email.parser import Parser
 from pathlib import Path
 
 import pytest
@@ -100,18 +99,6 @@ def test_source_distribution_has_documentation_and_tests(dist):
     files = {name for name in files if "__pycache__" not in name and not name.endswith((".h5", ".pyc"))}
     assert names >= package_files() | files | {*FILES, "pyproject.toml", "setup.py"}
     assert not [name for name in names if "__pycache__" in name]
-
-
-def test_description_has_no_dead_link(dist):
-    (wheel,) = dist.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        about = Parser().parsestr(archive.read(name).decode())
-    assert about["Description-Content-Type"] == "text/markdown"
-    text = about.get_payload()
-    assert not re.search(r"\]\((?!https?://)", text) and "<!--" not in text
-    files = set(re.findall(r"`([\w./-]+\.(?:md|cff))`", text))
-    assert files and all((PACKAGE.parent / name).is_file() for name in files)
 
 
 def test_extra_all_has_every_extra_of_users_and_one_mpi():

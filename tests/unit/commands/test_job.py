@@ -136,11 +136,6 @@ def test_options_of_the_job_may_be_anywhere(script):
     assert directives(text, "#SBATCH ")[1:3] == ["--nodes=4 --ntasks-per-node=1 --cpus-per-task=1", "--time=02:00:00"]
 
 
-def test_words_after_two_dashes_belong_to_the_command(script):
-    text = script("--scheduler slurm --nodes 2 -- plan dual data.h5 --nodes 7")
-    assert launch_line(text).endswith(" hpcml plan dual data.h5 --nodes 7") and "--nodes=2 " in text
-
-
 def list_flags(app, path=()):
     for name in app:
         if not name.startswith("-"):

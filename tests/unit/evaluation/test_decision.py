@@ -71,13 +71,6 @@ def test_a_sigmoid_is_platts(seed, n, offset):
         assert out[0] == 0 and sigmoid(scores, out) == pytest.approx(np.full(n, targets.mean()), abs=1e-6)
 
 
-def test_sigmoids_of_summaries_are_those_of_the_rows():
-    cases = [logistic(seed, 4_000, offset) for seed, offset in enumerate((-7, -4, -2, 0))]
-    for (scores, truth), pair in zip(cases, decide(sums(cases), kappa=0).sigmoids, strict=True):
-        peer = _SigmoidCalibration().fit(scores.astype(np.float64), truth)
-        assert sigmoid(scores, pair) == pytest.approx(peer.predict(scores.astype(np.float64)), abs=0.01)
-
-
 def test_a_threshold_lies_between_its_own_and_that_of_labels_as_frequent():
     summaries = sums([drawn(seed, 400, positives) for seed, positives in enumerate([2, 2, 3, 5, 40, 44, 200])])
     own, mixed, shared = (decide(summaries, tau).thresholds for tau in (0.0, TAU, 1e15))

@@ -1,6 +1,5 @@
 """Measures that are means over rows: against scikit-learn and slow twins, with thresholds and without."""
 
-import json
 import math
 
 import h5py
@@ -76,25 +75,6 @@ def test_ndcg_and_propensity_scored_precision(case):
         if np.unique(scores).size == scores.size:  # scikit-learn has ties in another order
             expected = metrics.ndcg_score(truth[some], scores[some], k=k)
             assert result.ndcg_at[k] == pytest.approx(expected, rel=1e-12)
-
-
-def test_reports_have_them(case, tmp_path):
-    result = of_case(case)
-    result.write_json(tmp_path / "out.json")
-    content = json.loads((tmp_path / "out.json").read_text())
-    assert content["instance_f1"] == result.instance_f1
-    assert content["ndcg_at"] == {str(k): value for k, value in result.ndcg_at.items()}
-    assert content["propensity_scored_precision_at"] == {str(k): value for k, value in result.propensity_scored_at.items()}
-    assert content["by_frequency"]["from"] == "training rows"
-    assert [line["macro_f1"] for line in content["by_frequency"]["labels"]] == [line.macro_f1 for line in result.by_frequency]
-    assert content["thresholds"] == "0 for all labels"
-    assert f"per row  {result.instance_f1:.4f} ± " in str(result) and "most frequent" not in str(result)
-    result.verbose = True
-    lines = str(result).splitlines()
-    begin = next(n for n, line in enumerate(lines) if line.startswith("F1 of the most frequent labels"))
-    assert [line.split()[0] for line in lines[begin + 1 : begin + 5]] == ["all", "30", "10", "3"]  # 1 % is one label, too
-    assert f"{result.instance_f1:.4f}" in lines[begin + 1]
-    assert "thresholds: 0.5 for all labels" in str(of_case(case, 0.5))
 
 
 def test_one_label_and_models_that_do_not_tell(case, tmp_path):

@@ -6,7 +6,6 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from support import make
 from support.converted import converted
 from support.judged import HintLog, judged, predicted
@@ -60,17 +59,6 @@ def test_copy_is_known_and_another_file_is_not(trained):
     _, copy, other, run = trained
     assert judged(run / "model.h5", copy, "train").seen.n_rows == 50
     assert judged(run / "model.h5", other, "train").seen.n_rows == 0
-
-
-@pytest.mark.parametrize("method", ["dual", "adaboost"])
-def test_other_rows_with_the_counts_of_the_training_rows_are_not_called_training_rows(tmp_path, method):
-    X, _ = make.random_data(1, M, 12, 2, 1.0)
-    Y = sp.csr_matrix(np.column_stack([np.arange(M) % 2, np.arange(M) % 3 == 0]).astype(float))
-    data = make.dataset(tmp_path / "data.h5", sp.csr_matrix(abs(X).toarray() + 1), Y, splits=SPLITS)
-    other = make.dataset(tmp_path / "other.h5", sp.csr_matrix(abs(X).toarray() + 2), Y, splits=SPLITS)
-    METHODS[method](data, tmp_path / "run")
-    assert judged(tmp_path / "run" / "model.h5", data, "train").seen.n_rows == 50
-    assert judged(tmp_path / "run" / "model.h5", other, "train").seen.n_rows == 0
 
 
 def test_a_continued_model_knows_its_last_rows(tmp_path):
@@ -161,17 +149,6 @@ def notes_of_labels(model, data, output):
 def test_evaluation(tmp_path, found, false, said):
     notes = notes_of_evaluation(*made(tmp_path, found, false=false))
     assert len(notes) == bool(said) and all(said in note and "`hpcml tune DATA --output RUN`" in note for note in notes)
-
-
-def test_nothing_is_said_of_thresholds_nor_of_few_rows(tmp_path):
-    model, data = made(tmp_path, 4)
-    assert notes_of_evaluation(model, data) and not notes_of_evaluation(Model(model).with_threshold(0.0), data)
-    with h5py.File(model, "r+") as file:
-        file["labels/threshold"] = np.zeros(1)
-    assert not notes_of_evaluation(model, data)
-    for positives, said in ((19, 0), (20, 1)):
-        (tmp_path / str(positives)).mkdir()
-        assert len(notes_of_evaluation(*made(tmp_path / str(positives), 4, positives))) == said
 
 
 @pytest.mark.parametrize(
