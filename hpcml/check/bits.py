@@ -135,10 +135,7 @@ def write_sources(folder: Path) -> None:
 
 
 def compute_digests(comm: mpi.Comm, folder: Path, methods: Collection[str] = ()) -> Digests:
-    """Train these methods (default: all) in the empty `folder` and return rank 0's digests. Collective over `comm`.
-
-    A training is skipped if its package is not installed.
-    """
+    """Train these methods (default: all, if their packages are installed) in `folder`; return rank 0's digests. Collective."""
     session = Session(comm, Log(1))
     mpi.run_on_root(comm, f"writing {folder}", lambda: write_sources(folder))
     sources = {TEXTS: ("jsonl", "jsonl", ConvertOptions(min_df=2)), NUMBERS: ("svmlight", "svm", ConvertOptions(test_share=0.3))}

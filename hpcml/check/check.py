@@ -89,10 +89,7 @@ def check(comm: mpi.Comm, folder: Path) -> Findings:
 
 
 def check_bits(comm: mpi.Comm, folder: Path, methods: Collection[str]) -> tuple[Findings, bits.Digests]:
-    """Compare the digests of these methods (default: all) with the shipped ones. Collective over `comm`.
-
-    Returns rank 0's findings and digests. Raises ConfigError as `check`.
-    """
+    """Compare digests with the shipped ones; return rank 0's findings and digests. Raises ConfigError. Collective."""
     findings, shipped = Findings(success="all results equal those of other processors, bit by bit"), bits.read_shipped()
     for method in methods:
         method_named(method)

@@ -33,10 +33,7 @@ NAMES = [name for names in COMMANDS.values() for name in names if not name.start
 
 
 def build(*tokens: str) -> App:
-    """Return the program with the command of this command line, or with all commands if there are no tokens.
-
-    For an unknown command, all commands are listed with their help and without options. Raises ConfigError.
-    """
+    """Return the program with the command of this command line, or with all commands (without options). Raises ConfigError."""
     name = next(iter(tokens), None)
     defaults = cyclopts.Parameter(show_default=lambda value: None if value in (None, (), False) else str(value))
     app = App(name="hpcml", version=format_versions, version_format="plaintext", help=HELP, default_parameter=defaults)
@@ -54,10 +51,7 @@ def build(*tokens: str) -> App:
 
 
 def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None = None) -> None:
-    """Parse the command line, start MPI with `connect`, and run the command; `guard` gets the run folder.
-
-    Raises ConfigError for an invalid command line, before MPI starts.
-    """
+    """Parse the command line, start MPI with `connect`, and run the command. Raises ConfigError before MPI starts."""
     quiet, verbose = QUIET in tokens, VERBOSE in tokens
     operation = parse(tokens)
     if quiet and verbose and isinstance(operation, Operation) and operation.needs_mpi:

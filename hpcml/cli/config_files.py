@@ -22,11 +22,7 @@ EXPECTED = {bool: "true or false", int: "an integer", float: "a number", str: "a
 
 
 def read_config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dict]]:
-    """Return the tokens of `train`, and the options of the files of --config for cyclopts.
-
-    If only a file names the method, it is added to the tokens. Raises ConfigError for a missing file, an unknown key or a wrong
-    type, DataError for a file that cannot be read.
-    """
+    """Return the tokens of `train`, with the method of a file, and the options of the files. Raises ConfigError, DataError."""
     from hpcml.methods.registry import METHODS
 
     paths = [Path(value) for flag, value in pairwise(tokens) if flag == "--config"]

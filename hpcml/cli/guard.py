@@ -46,10 +46,7 @@ def _find_resumable(run: Path) -> list[Path]:
 
 
 class Guard:
-    """A thread that ends this process after a signal.
-
-    A command that checks `signals` sets `run`, its run folder, or `waits`; it then has time to end by itself.
-    """
+    """Ends this process after a signal. A command that sets `run`, its run folder, or `waits` has time to end first."""
 
     def __init__(self, signals: StopSignals) -> None:
         self.signals = signals

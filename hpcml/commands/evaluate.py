@@ -59,8 +59,8 @@ class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
         """The measures, the same on all ranks; with `measures` those of BioASQ. Collective over the session."""
         from hpcml.evaluation.bioasq import evaluate_bioasq
         from hpcml.evaluation.evaluate import evaluate
-        from hpcml.evaluation.hints import hint_at_low_recall
         from hpcml.evaluation.scored_rows import choose_split
+        from hpcml.evaluation.thresholds import hint_at_low_recall
         from hpcml.run.session import open_model_and_dataset
 
         comm, log = session.comm, session.log

@@ -250,10 +250,7 @@ def make_function(kind: type[Operation[R]], name: str = "") -> Callable[..., R]:
 
 
 def list_parameters(kind: Any, *families: str) -> Iterator[PythonParameter]:
-    """Yield the parameters of a function, with the options of these methods or sources (default: all).
-
-    An option has the union of its types in them. Its default is `...` if the defaults differ.
-    """
+    """Yield the parameters of a function, with the options of these families (default: all); `...` if defaults differ."""
     parameters = sorted(_list_fields(kind), key=lambda each: (each.kind, each.name in RUN_ONLY))
     for each in parameters:
         if each.name != "options":

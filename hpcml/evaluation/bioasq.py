@@ -94,10 +94,7 @@ class BioasqEvaluation(ReportedResult):
 def evaluate_bioasq(
     comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, descriptors: Path | None, log: Log
 ) -> BioasqEvaluation:
-    """Return BioASQ's measures on a split, with the hierarchical ones if `descriptors` are given. Collective over `comm`.
-
-    Raises ConfigError or DataError if these do not fit, NonFiniteError if a score is not a number.
-    """
+    """Return BioASQ's measures on a split. Raises ConfigError, DataError, NonFiniteError. Collective over `comm`."""
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
     tree_numbers: dict[str, tuple[str, ...]] = {}  # by descriptor

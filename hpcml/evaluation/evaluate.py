@@ -304,10 +304,7 @@ def evaluate(
     labels: list[int] | None = None,
     observers: Sequence[ScoreObserver] = (),
 ) -> Evaluation:
-    """Return the measures of `labels` (numbers; None is all) on a split. Collective over `comm`.
-
-    Raises ConfigError or DataError if model, dataset, split and labels do not fit, NonFiniteError if a score is not a number.
-    """
+    """Return the measures of `labels` (default: all). Raises ConfigError, DataError, NonFiniteError. Collective over `comm`."""
     scored = load_scored_rows(comm, model, dataset, split, labels)
     n_rows, n_labels, numbers, missed = scored.n_rows, scored.n_labels, scored.numbers, scored.missed
     titles, thresholds = titles_of_labels(model, dataset), model.thresholds[numbers]

@@ -220,10 +220,7 @@ def explain(comm: mpi.Comm, model: Trained, names: Sequence[str], top: int, ever
 
 @dataclass
 class Why:
-    """The score of a label for a row: intercept + Σ contributions, up to rounding.
-
-    Models that divide scores by a row's sum have weights and intercept after the division.
-    """
+    """The score of a label for a row: intercept + Σ contributions, both divided by the row's sum in a normalised model."""
 
     row: int
     label: str
@@ -365,32 +362,41 @@ def explain_rows(
                 selected = (scores[i] > model.thresholds) | np.array([name in true for name in model.label_names])
                 selected[order[:N_BEST]] = True
                 labels = order[selected[order]]
-            begin, end = scorer.csr[0][shard.rows[i] : shard.rows[i] + 2].tolist()
-            row_features, row_values = scorer.csr[1][begin:end].astype(np.int64), scorer.csr[2][begin:end].astype(np.float64)
-            divisor = float(scorer.compute_divisors(shard.rows[i : i + 1])[0])
+            true_or_unknown, position = true if row in labelled else None, int(shard.rows[i])
             for label in labels.tolist():
-                with_weight, all_weights = features.weights(label)
-                has_weight = np.isin(row_features, with_weight)
-                own, values = row_features[has_weight], row_values[has_weight]
-                weights = all_weights[np.searchsorted(with_weight, own)] / divisor
-                order, name = np.lexsort((own, -np.abs(values * weights))), model.label_names[label]
-                why = Why(
-                    row=row,
-                    label=name,
-                    is_true=name in true if row in labelled else None,
-                    score=float(scores[i, np.searchsorted(scorer.labels, label)]),
-                    threshold=float(model.thresholds[label]),
-                    intercept=float(model.bias[label]) / divisor,
-                    features=own[order],
-                    values=values[order],
-                    weights=weights[order],
-                    n_without=int((~has_weight).sum()),
-                    has_features=not empty[i],
-                )
-                explained.append(why)
+                score = float(scores[i, np.searchsorted(scorer.labels, label)])
+                why = explain_score(scorer, features, position, row, label, score, true_or_unknown)
+                explained.append(replace(why, has_features=not empty[i]))
         ids = names_of_rows(dataset, rows.tolist())
         feature_names = names_of_features(model, (feature for each in explained for feature in each.features.tolist()))
     return WhyRows(model, str(dataset.path), explained, top, ids, feature_names)
+
+
+def explain_score(
+    scorer: Scorer, features: Features, position: int, row: int, label: int, score: float, true: set[str] | None
+) -> Why:
+    model, (indptr, indices, data) = scorer.model, scorer.csr
+    begin, end = indptr[position : position + 2].tolist()
+    own, values = indices[begin:end].astype(np.int64), data[begin:end].astype(np.float64)
+    with_weight, weights = features.weights(label)
+    divisor = float(scorer.compute_divisors(np.array([position]))[0])
+    has_weight = np.isin(own, with_weight)
+    own, values = own[has_weight], values[has_weight]
+    weights = weights[np.searchsorted(with_weight, own)] / divisor
+    order = np.lexsort((own, -np.abs(values * weights)))
+    name = model.label_names[label]
+    return Why(
+        row=row,
+        label=name,
+        is_true=None if true is None else name in true,
+        score=score,
+        threshold=float(model.thresholds[label]),
+        intercept=float(model.bias[label]) / divisor,
+        features=own[order],
+        values=values[order],
+        weights=weights[order],
+        n_without=int((~has_weight).sum()),
+    )
 
 
 def numbers_of_rows(dataset: DataFile, names: Iterable[str]) -> list[int]:

@@ -102,10 +102,7 @@ class Hierarchy:
         return common / len(nodes[1]), common / len(nodes[0]), 2 * common / (len(nodes[0]) + len(nodes[1]))
 
     def _joined(self, sides: tuple[set[str], set[str]], below: tuple[_Nearest, _Nearest]) -> dict[tuple[int, str], set[str]]:
-        """Return the lowest common ancestors of each (side, label) and its nearest labels of the other side.
-
-        An ancestor counts for both labels, whichever is nearest to the other; a label of both sides is joined with itself only.
-        """
+        """Return the lowest common ancestors of each (side, label); a label of both sides is joined with itself only."""
         joined: dict[tuple[int, str], set[str]] = {(side, label): set() for side in (0, 1) for label in sides[side]}
         both = sides[0] & sides[1]
         for side in 0, 1:

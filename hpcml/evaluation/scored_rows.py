@@ -209,10 +209,7 @@ class ScoredRows:
 
 
 def load_scored_rows(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, labels: list[int] | None = None) -> ScoredRows:
-    """Load the rows of a split to score them for `labels` (numbers; None is all). Collective over `comm`.
-
-    Raises ConfigError or DataError if model, dataset, split and labels do not fit.
-    """
+    """Load the rows of a split to score them for `labels` (default: all). Raises ConfigError, DataError. Collective over `comm`."""
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
         requested = range(model.n_labels) if labels is None else sorted(set(labels))
@@ -253,10 +250,7 @@ class SeenRows(NamedTuple):
 
 
 def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> SeenRows:
-    """Count the rows of a split that trained the model, by the row keys that it stores. Collective over `comm`.
-
-    The number is an estimate above 10^6 training rows, and 0 for a model whose rows had no keys. Raises DataError.
-    """
+    """Count the rows that trained the model, by row keys; an estimate above 10^6, 0 without keys. Raises DataError. Collective."""
 
     def count() -> int:
         with readable(dataset.path, "hpcml convert", "dataset"):

@@ -180,10 +180,7 @@ def most_wrong(
     log: Log,
     titles: Path | None = None,
 ) -> MostWrong:
-    """Return the n worst errors on a split, for each named label or for all together. Collective over `comm`.
-
-    `titles`: JSON lines with titles of rows. Raises ConfigError for an unknown label, DataError if model and dataset do not fit.
-    """
+    """Return the n worst errors of each named label or of all together. Raises ConfigError, DataError. Collective."""
     with mpi.agreed(comm, f"reading {model.path}"):
         labels = select_labels(model, label_names).tolist() if label_names else None
     observer = WrongRows(model.thresholds, n)

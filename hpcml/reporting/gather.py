@@ -32,10 +32,7 @@ N_WRONG_PER_LABEL = 3
 
 @dataclass
 class RunReport:
-    """The content of a run's part of the page.
-
-    Arrays have an entry for each evaluated label; `status`, `gap` and `words` for each label in the table.
-    """
+    """A run's part of the page; `status`, `gap` and `words` have an entry per label of the table, other arrays per label."""
 
     facts: Facts
     evaluation: Evaluation
@@ -91,11 +88,7 @@ def most_frequent(counts: np.ndarray, n_most: int) -> np.ndarray:
 def gather(
     comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log: Log, titles: Path | None, optimiser: bool
 ) -> RunReport | None:
-    """Evaluate a run and collect the content of its part of the page, on rank 0, else None. Collective over `comm`.
-
-    `optimiser`: include certified gaps. Raises ConfigError or DataError if run, dataset and split do not fit, NonFiniteError for
-    scores that are not numbers.
-    """
+    """Evaluate a run; return its part of the page on rank 0. Raises ConfigError, DataError, NonFiniteError. Collective."""
     model = share_model(comm, run)
     path = mpi.run_on_root(comm, f"opening {run}", lambda: find_data(run, data))
     with mpi.agreed(comm, f"opening {path}"):

@@ -15,8 +15,8 @@ import hpcml
 from hpcml import mpi
 from hpcml.cli import app as cli
 from hpcml.data.dataset import DataFile
-from hpcml.evaluation.hints import hint_at_low_recall
 from hpcml.evaluation.scored_rows import choose_split
+from hpcml.evaluation.thresholds import hint_at_low_recall
 from hpcml.log import Log
 from hpcml.methods.psbml.options import AdaboostOptions
 from hpcml.model.linear import Model
