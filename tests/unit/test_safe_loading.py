@@ -58,18 +58,6 @@ def test_no_module_reads_pickles_or_runs_text():
     assert len(risky) > 50 and not any(risky.values()), risky
 
 
-def test_search_finds_risky_code():
-    for source in (
-        "import pickle",
-        "from joblib import load",
-        "eval(x)",
-        "os.system(x)",
-        "np.load(f)",
-        "np.load(f, allow_pickle=True)",
-    ):
-        assert list(find_risky(ast.parse(source))), source
-
-
 class Payload:
     def __init__(self, marker):
         self.marker = marker

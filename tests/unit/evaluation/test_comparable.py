@@ -9,7 +9,6 @@ from sklearn.metrics import ndcg_score
 from support import make
 from support.judged import judged
 from support.oracles_thresholds import f1
-from support.tables import table
 
 import hpcml
 from hpcml import mpi
@@ -93,18 +92,6 @@ def tied_precision(true, values):
             total += r / n * (hits + 1 + (i - 1) * (r - 1) / max(1, n - 1)) / (above + i)
         hits, above = hits + r, above + n
     return total / hits
-
-
-def test_best_labels_of_rows(files, tmp_path):
-    data, model, scores, _ = files
-    names, best = hpcml.open_model(model).label_names, best_of(log_odds(scores), 4)
-    assert best.tolist() != best_of(scores, 4).tolist()
-    assert best.tolist() != best_of(1 / (1 + np.exp(-log_odds(scores))), 4).tolist()  # probabilities round to 1 and are equal
-    hpcml.predict(model, data, tmp_path / "best.csv", split="all", top=4)
-    p, lines = 1 / (1 + np.exp(-log_odds(scores))), table(tmp_path / "best.csv")
-    assert [line["id"] for line in lines] == [str(row) for row in range(len(best)) for _ in range(4)]
-    assert [line["label"] for line in lines] == [names[label] for label in best.ravel().tolist()]
-    assert [float(line["probability"]) for line in lines] == pytest.approx(np.take_along_axis(p, best, axis=1).ravel().tolist())
 
 
 def test_one_threshold_is_one_probability(files, tmp_path):
