@@ -87,7 +87,6 @@ def compute_digest(path: Path | str) -> str:
 
 
 def _encode(name: str, value: object) -> bytes:
-    """Return type, shape and values of a dataset or attribute."""
     array = np.asarray(value)
     if name == "/classifier":  # a skops file; exclude its version
         with zipfile.ZipFile(io.BytesIO(array.tobytes())) as archive:
@@ -103,7 +102,6 @@ def _encode(name: str, value: object) -> bytes:
 
 
 def name_training(method: str, options: Mapping[str, Any]) -> str:
-    """Return the name of a training: its command line."""
     words = [method]
     for name, value in options.items():
         values = value if isinstance(value, tuple) else (value,)
@@ -137,10 +135,7 @@ def write_sources(folder: Path) -> None:
 
 
 def compute_digests(comm: mpi.Comm, folder: Path, methods: Collection[str] = ()) -> Digests:
-    """Train these methods (default: all) in the empty `folder` and return rank 0's digests. Collective over `comm`.
-
-    A training is skipped if its package is not installed.
-    """
+    """Train these methods (default: all, if their packages are installed) in `folder`; return rank 0's digests. Collective."""
     session = Session(comm, Log(1))
     mpi.run_on_root(comm, f"writing {folder}", lambda: write_sources(folder))
     sources = {TEXTS: ("jsonl", "jsonl", ConvertOptions(min_df=2)), NUMBERS: ("svmlight", "svm", ConvertOptions(test_share=0.3))}
@@ -163,12 +158,10 @@ def compute_digests(comm: mpi.Comm, folder: Path, methods: Collection[str] = ())
 
 
 def find_package(name: str, packages: Mapping[str, str]) -> str | None:
-    """Return the package of the prefix of a training's name."""
     return next((package for prefix, package in packages.items() if name.startswith(prefix)), None)
 
 
 def _digest_results(session: Session, model: Path, data: Path) -> dict[str, str]:
-    """Score and evaluate with a model, and return rank 0's digests of the results. Collective over the session."""
     comm, log = session.comm, session.log
     files = {name: model.with_name(f"{name}.h5") for name in ("scores", "thresholds", "sigmoids", "probabilities")}
     files["measures"] = model.with_name("measures.json")
@@ -194,18 +187,15 @@ def _digest_on_root(comm: mpi.Comm, files: Mapping[str, Path]) -> dict[str, str]
             digests[name] = compute_digest(path)[:16]
         else:
             content = {**json.loads(path.read_text(encoding="utf-8")), "model": "", "data": ""}
-            content.pop("intervals", None)  # follow from the measures
             digests[name] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
     return digests
 
 
 def read_shipped() -> Digests:
-    """Return the digests of this version."""
     return json.loads(SHIPPED.read_text(encoding="utf-8"))["digests"]
 
 
 def write_digests(path: Path, digests: Digests) -> None:
-    """Write digests, and the processor and the libraries that computed them. Raises DataError."""
     write_atomically(path, (json.dumps({"made-on": computed_by(), "digests": digests}, indent=1) + "\n").encode())
 
 

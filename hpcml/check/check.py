@@ -44,7 +44,6 @@ class Findings:
         self.lines.append(f"{level:8} {sentence}")
 
     def count(self, level: str) -> int:
-        """Return the number of sentences of a level."""
         return sum(line.startswith(level) for line in self.lines)
 
     def __str__(self) -> str:
@@ -90,10 +89,7 @@ def check(comm: mpi.Comm, folder: Path) -> Findings:
 
 
 def check_bits(comm: mpi.Comm, folder: Path, methods: Collection[str]) -> tuple[Findings, bits.Digests]:
-    """Compare the digests of these methods (default: all) with the shipped ones. Collective over `comm`.
-
-    Returns rank 0's findings and digests. Raises ConfigError as `check`.
-    """
+    """Compare digests with the shipped ones; return rank 0's findings and digests. Raises ConfigError. Collective."""
     findings, shipped = Findings(success="all results equal those of other processors, bit by bit"), bits.read_shipped()
     for method in methods:
         method_named(method)
@@ -112,7 +108,6 @@ def check_bits(comm: mpi.Comm, folder: Path, methods: Collection[str]) -> tuple[
 
 
 def check_ranks(comm: mpi.Comm, findings: Findings) -> None:
-    """Compare the numbers of ranks and nodes with those of the Slurm job. Collective over `comm`."""
     nodes = Counter(comm.allgather(node_name()))
     per_node = sorted(set(nodes.values()))
     spread = f", {'-'.join(map(str, dict.fromkeys((per_node[0], per_node[-1]))))} per node" if len(nodes) > 1 else ""
@@ -128,7 +123,6 @@ def check_ranks(comm: mpi.Comm, findings: Findings) -> None:
 
 
 def check_cores(comm: mpi.Comm, findings: Findings) -> None:
-    """Check that each rank has a core. Collective over `comm`."""
     cores_of_ranks = comm.allgather((node_name(), os.sched_getaffinity(0)))
     for node, n_ranks in Counter(name for name, _ in cores_of_ranks).items():
         n_cores = len(set().union(*(cores for name, cores in cores_of_ranks if name == node)))
@@ -144,7 +138,6 @@ def check_cores(comm: mpi.Comm, findings: Findings) -> None:
 
 
 def check_memory(comm: mpi.Comm, findings: Findings) -> None:
-    """Report the lowest memory limit of any rank. Collective over `comm`."""
     limit, room = node_memory(), room_per_rank(comm)
     lowest, source, node = min(comm.allgather((int(limit), limit.source, node_name())))
     findings.add("ok", f"memory: {size(lowest)} on {node} ({source}); {size(room)} per rank for rows and weights")
@@ -161,7 +154,6 @@ def check_clocks(comm: mpi.Comm, findings: Findings) -> None:
 
 
 def check_messages(comm: mpi.Comm, findings: Findings) -> None:
-    """Measure a small and a large sum over the ranks. Collective over `comm`."""
     if comm.size == 1:
         return
     fastest = []
@@ -197,7 +189,6 @@ def check_files(comm: mpi.Comm, folder: Path, findings: Findings) -> bool:
 
 
 def _succeeds(call: Callable[[], object]) -> bool:
-    """Return whether a call neither raises OSError nor returns False."""
     try:
         return call() is not False
     except OSError:

@@ -22,11 +22,7 @@ EXPECTED = {bool: "true or false", int: "an integer", float: "a number", str: "a
 
 
 def read_config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dict]]:
-    """Return the tokens of `train`, and the options of the files of --config for cyclopts.
-
-    If only a file names the method, it is added to the tokens. Raises ConfigError for a missing file, an unknown key or a wrong
-    type, DataError for a file that cannot be read.
-    """
+    """Return the tokens of `train`, with the method of a file, and the options of the files. Raises ConfigError, DataError."""
     from hpcml.methods.registry import METHODS
 
     paths = [Path(value) for flag, value in pairwise(tokens) if flag == "--config"]
@@ -81,7 +77,6 @@ def list_types(options: type) -> dict[str, type]:
 
 
 def _check_value(path: Path, key: str, value: object, kind: type) -> None:
-    """Raise ConfigError unless a value of TOML can have this type."""
     for each in value if kind is tuple and isinstance(value, list) else [value]:
         value_text, fits = type(each).__name__, False
         if isinstance(each, str):
@@ -99,7 +94,6 @@ def _check_value(path: Path, key: str, value: object, kind: type) -> None:
 
 
 def check_text(text: str, where: str) -> None:
-    """Raise ConfigError for a text with NUL, or that is not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -109,5 +103,4 @@ def check_text(text: str, where: str) -> None:
 
 
 def shorten(text: str) -> str:
-    """Return a text on one line, with long words cut."""
     return re.sub(rf"(\S{{{LONGEST}}})\S{{{LONGEST},}}", r"\1…", " ".join(text.split()))

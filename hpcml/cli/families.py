@@ -45,10 +45,7 @@ def import_operation(name: str) -> Any:
 
 
 def make_family_app(tokens: list[str]) -> App:
-    """Return the command of a command line with the subcommand of its method or source, or with all of them.
-
-    Raises ConfigError if the second word is no method or source.
-    """
+    """Return the command with the subcommand of its method or source, or with all of them. Raises ConfigError."""
     name, word = tokens[0], next(iter(tokens[1:2]), "")
     if name == "convert":
         from hpcml.conversion.sources import SOURCES
@@ -78,7 +75,6 @@ def make_family_app(tokens: list[str]) -> App:
 
 
 def explain_foreign_option(tokens: list[str]) -> None:
-    """Raise ConfigError for an option that only other methods have."""
     from hpcml.methods.registry import METHODS, method_named, methods_with_option
 
     method = method_named(tokens[1])

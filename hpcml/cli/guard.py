@@ -38,7 +38,6 @@ def write_exit_code(code: int) -> None:
 
 
 def _find_resumable(run: Path) -> list[Path]:
-    """Return the run folders at or in `run` that can be resumed."""
     with suppress(OSError):
         if (run / "config.toml").exists():
             return [] if (run / "model.h5").exists() else [run]
@@ -47,10 +46,7 @@ def _find_resumable(run: Path) -> list[Path]:
 
 
 class Guard:
-    """A thread that ends this process after a signal.
-
-    A command that checks `signals` sets `run`, its run folder, or `waits`; it then has time to end by itself.
-    """
+    """Ends this process after a signal. A command that sets `run`, its run folder, or `waits` has time to end first."""
 
     def __init__(self, signals: StopSignals) -> None:
         self.signals = signals
@@ -94,7 +90,6 @@ class Guard:
         self._end(number)
 
     def _end(self, number: int) -> None:
-        """Print the reason, remove unfinished files, and end the process."""
         if self.rank > 0:  # the launcher ends all ranks after rank 0, unless only this rank got the signal
             time.sleep(RANK_SECONDS + 0.1 * min(self.rank - 1, 8))
             # Send it to the other ranks of the launcher on this node, and let rank 0 end first.

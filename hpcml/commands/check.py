@@ -36,7 +36,6 @@ class Check(Operation["tuple[Findings, Digests]"]):
     """Replace the JSON file if it exists."""
 
     def execute(self, session: Session) -> tuple[Findings, Digests]:
-        """Return the findings, and with `bits` the digests. Collective over the session."""
         from hpcml.check.check import check, check_bits
 
         if not self.bits:
@@ -45,11 +44,9 @@ class Check(Operation["tuple[Findings, Digests]"]):
         return check_bits(session.comm, self.folder, self.methods)
 
     def format_result(self, result: Any) -> str:
-        """Return the findings."""
         return str(result[0])
 
     def finish(self, session: Session, result: Any) -> None:
-        """Write the digests. Raise ConfigError if a check failed. Collective over the session."""
         from hpcml.check.bits import write_digests
         from hpcml.mpi import run_on_root
 

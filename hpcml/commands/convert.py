@@ -47,12 +47,10 @@ class Convert(Operation["ConvertReport"]):
 
     @classmethod
     def families(cls) -> dict[str, str]:
-        """Return the sources and their titles."""
         return {name: source.about for name, source in SOURCES.items()}
 
     @classmethod
     def options_for(cls, values: Mapping[str, Any]) -> tuple[type, str]:
-        """Return the class of the options of the source, and the command that lists them. Raises ConfigError."""
         return options_class(find_source(values["source"]).options), f"convert {values['source']}"
 
     def execute(self, session: Session) -> ConvertReport:

@@ -54,7 +54,6 @@ class FindDuplicates(Operation["Duplicates"]):
             return find_duplicates(session.comm, dataset, self.split, self.similarity, self.output, session.log)
 
     def format_result(self, result: Duplicates) -> str:
-        """Return the table."""
         return joined(result.describe(self.top))
 
 

@@ -59,8 +59,8 @@ class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
         """The measures, the same on all ranks; with `measures` those of BioASQ. Collective over the session."""
         from hpcml.evaluation.bioasq import evaluate_bioasq
         from hpcml.evaluation.evaluate import evaluate
-        from hpcml.evaluation.hints import hint_at_low_recall
-        from hpcml.evaluation.seen import choose_split
+        from hpcml.evaluation.scored_rows import choose_split
+        from hpcml.evaluation.thresholds import hint_at_low_recall
         from hpcml.run.session import open_model_and_dataset
 
         comm, log = session.comm, session.log
@@ -74,7 +74,6 @@ class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
             return result
 
     def format_result(self, result: Evaluation | BioasqEvaluation) -> str:
-        """Return the tables."""
         return str(result) if self.measures is not None else joined(result.describe(self.best))  # type: ignore[call-arg]
 
 

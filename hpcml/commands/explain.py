@@ -67,7 +67,6 @@ class Explain(Operation[Answer]):
     }
 
     def check_options(self, *inputs: str) -> None:
-        """Raise OptionError for options that need another one."""
         super().check_options(*inputs)
         for name in ("row", "wrong", "unlearnt"):
             if self.data is None and getattr(self, name) not in ((), None, False):
@@ -80,7 +79,7 @@ class Explain(Operation[Answer]):
         them, and `as_dict()` returns its content. Collective over the session.
         """
         from hpcml.evaluation.explain import explain, explain_rows
-        from hpcml.evaluation.seen import choose_split
+        from hpcml.evaluation.scored_rows import choose_split
         from hpcml.evaluation.unlearnt import find_unlearnt
         from hpcml.evaluation.wrong import most_wrong
         from hpcml.model.open import share_model

@@ -26,7 +26,6 @@ class Info(Operation[str]):
     """Read the whole dataset and check every row."""
 
     def execute(self, session: Session) -> str:
-        """Return the description. Collective over the session."""
         from hpcml.data.info import format_info, info
         from hpcml.model.open import format_model, kind_of, share_model
         from hpcml.mpi import run_on_root

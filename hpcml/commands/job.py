@@ -67,7 +67,6 @@ class JobScript(Operation[str]):
     needs_mpi = False
 
     def check_options(self, *_inputs: str) -> None:
-        """Raise ConfigError for an option of the job or its command that is out of range or has no effect."""
         check_rules(self)
         operation: Any = self.operation
         options = getattr(operation, "options", None)
@@ -101,12 +100,10 @@ class JobScript(Operation[str]):
 
     @property
     def seconds(self) -> int:
-        """Return the time limit of the job."""
         hours, minutes, seconds = map(int, self.time.split(":"))
         return 3600 * hours + 60 * minutes + seconds
 
     def execute(self, session: Session) -> str:
-        """Return the script."""
         number, minutes, ranks = SCHEDULERS.index(self.scheduler), -(-self.seconds // 60), self.ranks_per_node or 1
         if self.ranks_per_node is None and self.nodes > 1:
             say("warning: one rank per node; use more of its cores with --ranks-per-node", sys.stderr)
@@ -146,7 +143,6 @@ class JobScript(Operation[str]):
 
     @property
     def command_line(self) -> str:
-        """Return the command that prints this script."""
         words = ["hpcml", "job"]
         for field in fields(self):
             value = getattr(self, field.name)

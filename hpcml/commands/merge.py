@@ -26,7 +26,6 @@ class Merge(Operation[str]):
     """Replace the output if it exists."""
 
     def execute(self, session: Session) -> str:
-        """Write the model or the table and return a summary. Collective over the session."""
         from hpcml.methods.registry import method_named
         from hpcml.run.merge import merge_models
         from hpcml.run.session import Target

@@ -119,7 +119,6 @@ class Operation(Generic[R]):
         check_rules(self, *inputs)
 
     def __call__(self) -> R:
-        """Run the command from Python. Collective over `comm`."""
         with python_session(self.comm, self.log, getattr(self, "signals", None)) as session:
             self.check_options()
             result = self.execute(session)
@@ -139,7 +138,6 @@ class TrainingOperation(Operation[R]):
     """Signals that stop the run. Default: SIGTERM, SIGINT, SIGUSR1 and SIGHUP of this process."""
 
     def can_resume(self) -> bool:
-        """Return whether the command writes checkpoints."""
         return True
 
 
@@ -157,7 +155,6 @@ def python_session(comm: Comm | None, log: Log | None, signals: StopSignals | No
 
 
 def format_help(kind: type) -> str:
-    """Return the help of a command: its docstring without numpydoc sections."""
     return SECTION.split(inspect.getdoc(kind) or "")[0].strip()
 
 
@@ -253,10 +250,7 @@ def make_function(kind: type[Operation[R]], name: str = "") -> Callable[..., R]:
 
 
 def list_parameters(kind: Any, *families: str) -> Iterator[PythonParameter]:
-    """Yield the parameters of a function, with the options of these methods or sources (default: all).
-
-    An option has the union of its types in them. Its default is `...` if the defaults differ.
-    """
+    """Yield the parameters of a function, with the options of these families (default: all); `...` if defaults differ."""
     parameters = sorted(_list_fields(kind), key=lambda each: (each.kind, each.name in RUN_ONLY))
     for each in parameters:
         if each.name != "options":
@@ -272,7 +266,6 @@ def list_parameters(kind: Any, *families: str) -> Iterator[PythonParameter]:
 
 
 def _list_fields(kind: Any) -> Iterator[PythonParameter]:
-    """Yield the fields of a command or of a dataclass of options as parameters."""
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         name, hint, default = field.name, hints[field.name], default_value(field)
@@ -289,13 +282,11 @@ def _list_fields(kind: Any) -> Iterator[PythonParameter]:
 
 
 def _name_parameter(flag: re.Match[str]) -> str:
-    """Return a flag of a help text as Python writes it."""
     name = "lam" if flag[2] == "lambda" else (flag[2] or "").replace("-", "_")
     return f"`{name}{'=False' if flag[1] else ''}`" if name else flag[0]
 
 
 def _merge_families(option: dict[str, PythonParameter]) -> PythonParameter:
-    """Return an option of several methods or sources as one parameter."""
     first, texts = next(iter(option.values())), dict[str, list[str]]()
     for family, each in option.items():
         texts.setdefault(each.help, []).append(family)
@@ -371,7 +362,6 @@ def make_options(kind: type[Any], command: str, values: Mapping[str, Any]) -> An
 
 
 def _convert_value(name: str, value: Any, leaves: set[Any]) -> Any:
-    """Return a value as one of these types. Raises ConfigError for a wrong type."""
     if Path in leaves:
         return Path(value) if isinstance(value, str) or hasattr(value, "__fspath__") else value
     if str in leaves:

@@ -35,7 +35,6 @@ class PlanTraining(Operation["Plan"]):
     families, options_for = Train.families, Train.options_for
 
     def execute(self, session: Session) -> Plan:
-        """Return the plan. Collective over the session."""
         from hpcml.methods.registry import method_named
         from hpcml.planning.plan import plan
 

@@ -34,8 +34,7 @@ class Prune(Operation["Pruning"]):
     """Replace the output if it exists."""
 
     def execute(self, session: Session) -> Pruning:
-        """Evaluate the pruned models and write the last one. Collective over the session."""
-        from hpcml.evaluation.seen import choose_split
+        from hpcml.evaluation.scored_rows import choose_split
         from hpcml.reduce.prune import prune
         from hpcml.run.session import open_model_and_dataset
 

@@ -29,7 +29,6 @@ class Select(Operation[str]):
     """Replace the output and the list if they exist."""
 
     def execute(self, session: Session) -> str:
-        """Write the output and return a summary. Collective over the session."""
         from hpcml.reduce.select import select
 
         return select(session.comm, self.file, self.output, self.options, self.force, session.log)

@@ -32,7 +32,6 @@ class Serve(Operation[None]):
     ends_itself = True
 
     def execute(self, session: Session) -> None:
-        """Serve until a signal arrives. Runs on one rank."""
         from hpcml.serving.app import RequestLimits
         from hpcml.serving.serve import serve
 

@@ -33,7 +33,6 @@ class Split(Operation[None]):
     """Replace the output, or the splits of the file, if they exist."""
 
     def execute(self, session: Session) -> None:
-        """Write the splits. Collective over the session."""
         from hpcml.conversion.split import split
 
         options = (self.test_share, self.stratified, self.seed, self.force)

@@ -39,20 +39,17 @@ class Train(TrainingOperation["Report"]):
 
     @classmethod
     def families(cls) -> dict[str, str]:
-        """Return the methods and their titles."""
         from hpcml.methods.registry import METHODS
 
         return {name: method.title for name, method in METHODS.items()}
 
     @classmethod
     def options_for(cls, values: Mapping[str, Any]) -> tuple[type, str]:
-        """Return the class of the options of the method, and the command that lists them. Raises ConfigError."""
         from hpcml.methods.registry import method_named
 
         return method_named(values["method"]).options, f"train {values['method']}"
 
     def can_resume(self) -> bool:
-        """Return whether the method writes checkpoints."""
         return hasattr(self.options, "checkpoint_every")
 
     def execute(self, session: Session) -> Report:

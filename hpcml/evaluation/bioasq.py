@@ -24,8 +24,7 @@ from hpcml.data.shard import mask_empty_texts
 from hpcml.errors import OptionError
 from hpcml.evaluation.hierarchy import Hierarchy
 from hpcml.evaluation.rows import mean_over_rows
-from hpcml.evaluation.scored_rows import positive_pairs
-from hpcml.evaluation.seen import SeenRows, count_seen, warn_about_training_rows
+from hpcml.evaluation.scored_rows import SeenRows, count_seen, positive_pairs, warn_about_training_rows
 from hpcml.files.report import ReportedResult, cell
 from hpcml.files.table import table
 from hpcml.log import Log, Progress, plural
@@ -95,10 +94,7 @@ class BioasqEvaluation(ReportedResult):
 def evaluate_bioasq(
     comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, descriptors: Path | None, log: Log
 ) -> BioasqEvaluation:
-    """Return BioASQ's measures on a split, with the hierarchical ones if `descriptors` are given. Collective over `comm`.
-
-    Raises ConfigError or DataError if these do not fit, NonFiniteError if a score is not a number.
-    """
+    """Return BioASQ's measures on a split. Raises ConfigError, DataError, NonFiniteError. Collective over `comm`."""
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
     tree_numbers: dict[str, tuple[str, ...]] = {}  # by descriptor

@@ -68,7 +68,6 @@ class Bin:
 
 
 def group_names(n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Return the group of each label (n) by its number of positives, and the names of the groups."""
     present, groups = np.unique(np.searchsorted(EDGES, n_positive, "right") - 1, return_inverse=True)
     names = []
     for group in present.tolist():
@@ -108,7 +107,6 @@ class Curves(ScoreObserver):
                 self._probable[0] += self._binned(label, column)
 
     def _binned(self, label: int, ascending: np.ndarray) -> np.ndarray:
-        """Return the number of scores with a probability in each of the FINE parts."""
         edges = self._scores_of(int(self._labels[label]), np.arange(1, FINE) / FINE)
         return np.diff(np.searchsorted(ascending, edges), prepend=0, append=ascending.size)
 

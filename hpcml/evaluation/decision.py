@@ -137,7 +137,6 @@ class Tally:
 
 
 def count_even_points(n_labels: int) -> int:
-    """Return the number of equidistant points of each label: 48, fewer for very many labels."""
     return max(FEWEST, min(EVEN_POINTS, ALL_EVEN // max(1, n_labels)))
 
 
@@ -288,10 +287,7 @@ class _Scores:
 
 
 class _Frame:
-    """Scores minus a shift, divided by a scale, and the shared thresholds of labels of similar frequency.
-
-    `thresholds`, in the labels' own scores, maximise the mean F1 of these labels; `agreement` is the mean of that F1.
-    """
+    """Scores minus a shift, divided by a scale; their shared `thresholds`, as original scores, have the mean F1 `agreement`."""
 
     def __init__(self, scores: _Scores, around: _Neighbours, shift: np.ndarray, scale: np.ndarray) -> None:
         self.scores, self.around, self.shift, self.scale = scores, around, shift, scale

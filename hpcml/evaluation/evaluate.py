@@ -25,8 +25,7 @@ from hpcml.evaluation.comparable import BY_SCORE
 from hpcml.evaluation.intervals import LEVEL, Interval, bootstrap_mean, bootstrap_ratio
 from hpcml.evaluation.probabilities import CalibrationLine, ProbabilityCounts
 from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts
-from hpcml.evaluation.scored_rows import ScoreObserver, load_scored_rows
-from hpcml.evaluation.seen import SeenRows, count_seen, warn_about_training_rows
+from hpcml.evaluation.scored_rows import ScoreObserver, SeenRows, count_seen, load_scored_rows, warn_about_training_rows
 from hpcml.evaluation.titles import titles_of_labels
 from hpcml.files.atomic import ListInParts
 from hpcml.files.report import ReportedResult, cell, nan_to_none, plain, select_attributes
@@ -305,10 +304,7 @@ def evaluate(
     labels: list[int] | None = None,
     observers: Sequence[ScoreObserver] = (),
 ) -> Evaluation:
-    """Return the measures of `labels` (numbers; None is all) on a split. Collective over `comm`.
-
-    Raises ConfigError or DataError if model, dataset, split and labels do not fit, NonFiniteError if a score is not a number.
-    """
+    """Return the measures of `labels` (default: all). Raises ConfigError, DataError, NonFiniteError. Collective over `comm`."""
     scored = load_scored_rows(comm, model, dataset, split, labels)
     n_rows, n_labels, numbers, missed = scored.n_rows, scored.n_labels, scored.numbers, scored.missed
     titles, thresholds = titles_of_labels(model, dataset), model.thresholds[numbers]

@@ -143,7 +143,6 @@ class Features:
         self.begins = offsets(np.bincount(model.columns[present], minlength=model.n_columns))
 
     def weights(self, label: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the features (ascending) of a label with non-zero weights, and these weights (float64)."""
         columns, w = self.model.row(label)
         sizes = self.begins[columns + 1] - self.begins[columns]
         ends = offsets(sizes)
@@ -183,7 +182,6 @@ def select_labels(model: Trained, names: Sequence[str]) -> np.ndarray:
 
 
 def check_weights(model: Trained, command: str) -> Model:
-    """Return the model. Raises ConfigError unless each label has one weight per feature."""
     if not isinstance(model, Model):
         raise ConfigError(f"{model.path}: a classifier has no weights of features; {command} needs a linear model")
     if model.combination is not None:
@@ -222,10 +220,7 @@ def explain(comm: mpi.Comm, model: Trained, names: Sequence[str], top: int, ever
 
 @dataclass
 class Why:
-    """The score of a label for a row: intercept + Σ contributions, up to rounding.
-
-    Models that divide scores by a row's sum have weights and intercept after the division.
-    """
+    """The score of a label for a row: intercept + Σ contributions, both divided by the row's sum in a normalised model."""
 
     row: int
     label: str
@@ -380,7 +375,6 @@ def explain_rows(
 def explain_score(
     scorer: Scorer, features: Features, position: int, row: int, label: int, score: float, true: set[str] | None
 ) -> Why:
-    """Explain the score of a label for the row at this position of the scorer's shard, with these `true` labels."""
     model, (indptr, indices, data) = scorer.model, scorer.csr
     begin, end = indptr[position : position + 2].tolist()
     own, values = indices[begin:end].astype(np.int64), data[begin:end].astype(np.float64)

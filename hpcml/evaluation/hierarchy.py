@@ -32,7 +32,6 @@ class Hierarchy:
         self._paths: dict[tuple[str, str], frozenset[str]] = {}
 
     def parents(self, node: str) -> list[str]:
-        """Return the parents of a node, ascending."""
         if node not in self._parents:
             parents = {parent for number in self._tree_numbers.get(node, ()) for parent in self._parents_of_number(number)}
             self._parents[node] = sorted(parents - {node}) or [ROOT]
@@ -68,7 +67,6 @@ class Hierarchy:
         return self._paths[node, ancestor]
 
     def lowest(self, labels: Collection[str]) -> set[str]:
-        """Return the labels that are not ancestors of others; labels that are ancestors of each other stay."""
         ancestors = {label: self.distances(label).keys() for label in labels}
         return {a for a in ancestors if not any(a in ancestors[b] and b not in ancestors[a] for b in ancestors)}
 
@@ -104,10 +102,7 @@ class Hierarchy:
         return common / len(nodes[1]), common / len(nodes[0]), 2 * common / (len(nodes[0]) + len(nodes[1]))
 
     def _joined(self, sides: tuple[set[str], set[str]], below: tuple[_Nearest, _Nearest]) -> dict[tuple[int, str], set[str]]:
-        """Return the lowest common ancestors of each (side, label) and its nearest labels of the other side.
-
-        An ancestor counts for both labels, whichever is nearest to the other; a label of both sides is joined with itself only.
-        """
+        """Return the lowest common ancestors of each (side, label); a label of both sides is joined with itself only."""
         joined: dict[tuple[int, str], set[str]] = {(side, label): set() for side in (0, 1) for label in sides[side]}
         both = sides[0] & sides[1]
         for side in 0, 1:

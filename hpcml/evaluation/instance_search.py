@@ -74,7 +74,6 @@ class InstanceSearch:
         return float(self.cuts[self._best_cut]), self._value(self._best)
 
     def f1_at(self, cut: float) -> float:
-        """Return F1 per row if scores of at least `cut` are predicted."""
         (state,) = self._count(np.array([cut]))
         return self._value(Mean(*self._sums([self._f1(state)])[0].tolist()))
 
@@ -128,7 +127,6 @@ class InstanceSearch:
         return np.rint(np.ldexp(np.nan_to_num(f1(hits, others, 0)), self.bits)).astype(np.int64)
 
     def _f1(self, state: PredictedCounts) -> tuple[int, int]:
-        """Return this rank's sum of F1, and the number of rows where it is defined."""
         together = state.n_predicted + self.n_true
         return int(self._rounded(state.hits, together).sum()), int(np.count_nonzero(together))
 

@@ -94,7 +94,6 @@ def bootstrap_ratio(sums: np.ndarray) -> Interval:
 
 
 def bootstrap_mean(values: np.ndarray) -> Interval:
-    """Return the mean of the values (n) of labels and its interval."""
     blocks = assign_blocks(np.arange(values.size), values.size)
     interval = bootstrap_ratio(sum_blocks(blocks, values, np.ones(values.size)))
     return interval._replace(value=float(values.mean()) if values.size else np.nan)

@@ -48,7 +48,6 @@ class ProbabilityCounts(ScoreObserver):
     micro: dict[str, float]
 
     def __init__(self, sigmoids: tuple[np.ndarray, np.ndarray], labels: np.ndarray, n_global: int) -> None:
-        """`sigmoids`: slope and offset of all labels of the model; `labels` (n): numbers of the evaluated ones."""
         self.sigmoids, self.n_global = (sigmoids[0][labels], sigmoids[1][labels]), n_global
         n = labels.size
         self.bits = min(36, 62 - n_global.bit_length())
@@ -77,7 +76,6 @@ class ProbabilityCounts(ScoreObserver):
         self.micro = dict(zip(("brier", "ece"), map(float, together), strict=True))
 
     def by_positives(self, counts: np.ndarray) -> list[CalibrationLine]:
-        """Return the means over the labels with a count in each of RANGES, without empty ranges."""
         lines, n = [], max(1, self.n_global)
         for low, high in RANGES:
             inside = (counts >= low) & (counts <= high)

@@ -37,7 +37,6 @@ class RowCounts(ScoreObserver):
     """The best labels of each row, and the number of its predicted labels among the labels of each of PERCENT."""
 
     def __init__(self, scored: ScoredRows, frequencies: np.ndarray, thresholds: np.ndarray) -> None:
-        """`frequencies` (n_labels): the number of rows by which labels are ordered."""
         n_rows, n_labels, self.thresholds = scored.shard.n_local, scored.n_labels, thresholds
         self.sizes = [-(-percent * n_labels // 100) for percent in PERCENT]  # labels, rounded up
         self.frequency_ranks = np.empty(n_labels, dtype=np.int64)  # the most frequent label first, ties: lowest number first
@@ -58,10 +57,7 @@ class RowCounts(ScoreObserver):
         self.n_predicted[row : row + scores.shape[0]] += (predicted @ self._inside[block]).astype(np.int32)
 
     def finish(self, scored: ScoredRows, weights: np.ndarray | None) -> None:
-        """Set the means over all rows. Collective.
-
-        `weights` (n_labels + 1) are inverse propensities, the last one that of unknown labels; None if they are unknown.
-        """
+        """Set the means over all rows; `weights` (n_labels + 1): inverse propensities, the last of unknown labels. Collective."""
         comm, missed, n_local = scored.comm, scored.missed.by_row, self.n_predicted.shape[0]
         n_most, blocks = max(1, scored.n_rows), assign_row_blocks(comm, scored.dataset, scored.shard)
         # F1 for each of PERCENT; unknown labels count in all labels
@@ -84,10 +80,7 @@ class RowCounts(ScoreObserver):
             sums[:] = mpi.allreduce_sum(comm, sums.reshape(-1)).reshape(sums.shape)
 
     def _rank_labels(self, scored: ScoredRows, weights: np.ndarray | None, n_most: int, blocks: Blocks) -> None:
-        """Set precision, nDCG and propensity-scored precision of the best labels. Collective.
-
-        A pair of an unknown label is true, too, and has the number n_labels.
-        """
+        """Set the measures of the best labels; an unknown label is true and has the number n_labels. Collective."""
         comm, missed, n_local = scored.comm, scored.missed.by_row, self.n_predicted.shape[0]
         best = self.best.sort()
         is_true = find_true_labels(best, scored.rows, scored.labels, scored.n_labels)

@@ -1,4 +1,4 @@
-"""The rows of a split with their true pairs, and all their scores block by block, counted for rankings.
+"""The rows of a split with their true pairs, and all their scores block by block, counted for rankings; training rows among them.
 
 Rankings and thresholds need only the number of scores above and at each score of a positive pair (`Counts`).
 
@@ -14,16 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import DataFile
-from hpcml.data.labels import all_label_names, load_shard_with_unknown
+from hpcml.data.dataset import DataFile, split_or_all
+from hpcml.data.labels import all_label_names, load_shard_with_unknown, log_unlabelled
 from hpcml.data.shard import Shard, mask_empty_texts
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.comparable import Comparable
+from hpcml.files.hdf5 import readable
 from hpcml.kernels.scores import count_sorted
+from hpcml.log import Log, plural
 from hpcml.measures import Ranking
 from hpcml.model.scoring import ClassifierScorer, Scorer, make_scorer, score_block
 from hpcml.model.trained import Trained
@@ -52,7 +55,6 @@ class Counts:
         self._above, self._equal = self.tally[: n + 1], self.tally[n + 1 : -1]
 
     def add(self, scores: np.ndarray) -> None:
-        """Count `scores` (1-d, ascending)."""
         self.tally[-1] += scores.size - scores.searchsorted(self.threshold, "right")
         if not self.values.size:
             return
@@ -200,19 +202,14 @@ class ScoredRows:
         reduce_together(self.comm, [pool.tally])
 
     def n_positive(self) -> np.ndarray:
-        """Return the number of rows of all ranks that have each label. Collective."""
         return self.sum_by_label(np.ones(self.labels.size, dtype=bool))
 
     def sum_by_label(self, selected: np.ndarray) -> np.ndarray:
-        """Return the number of selected true pairs of each label on all ranks. Collective."""
         return mpi.allreduce_sum(self.comm, np.bincount(self.labels[selected], minlength=self.n_labels))
 
 
 def load_scored_rows(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, labels: list[int] | None = None) -> ScoredRows:
-    """Load the rows of a split to score them for `labels` (numbers; None is all). Collective over `comm`.
-
-    Raises ConfigError or DataError if model, dataset, split and labels do not fit.
-    """
+    """Load the rows of a split to score them for `labels` (default: all). Raises ConfigError, DataError. Collective over `comm`."""
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
         requested = range(model.n_labels) if labels is None else sorted(set(labels))
@@ -243,3 +240,39 @@ def load_scored_rows(comm: mpi.Comm, model: Trained, dataset: DataFile, split: s
         positives[empty[rows]] = UNSCORED
     first = (comm, dataset, scorer, shard, shard.n_global, numbers, numbers.size, not_in_data, missed)
     return ScoredRows(*first, rows, true_labels, positives, Comparable(model, numbers), empty)
+
+
+class SeenRows(NamedTuple):
+    """Number of evaluated rows that are training rows of the model."""
+
+    n_rows: int = 0
+    is_estimate: bool = False
+
+
+def count_seen(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str) -> SeenRows:
+    """Count the rows that trained the model, by row keys; an estimate above 10^6, 0 without keys. Raises DataError. Collective."""
+
+    def count() -> int:
+        with readable(dataset.path, "hpcml convert", "dataset"):
+            return model.training_keys.count(dataset.map("row_keys")[dataset.labelled(dataset.split(split))])
+
+    if model.training_keys is None:
+        return SeenRows()
+    return SeenRows(mpi.run_on_root(comm, f"reading {dataset.path}", count), not model.training_keys.complete)
+
+
+def warn_about_training_rows(seen: SeenRows, n_rows: int, consequence: str = "") -> list[str]:
+    if not seen.n_rows:
+        return []
+    rows = f"about {seen.n_rows:,} of the" if seen.is_estimate else "all" if seen.n_rows == n_rows else f"{seen.n_rows:,} of the"
+    consequence = consequence or ", so these results are too optimistic; use --split with held-out rows"
+    return [f"warning: {rows} {n_rows:,} rows are training rows of the model{consequence}"]
+
+
+def choose_split(comm: mpi.Comm, dataset: DataFile, name: str | None, log: Log) -> str:
+    """Return the named split, else test, else all rows. Log excluded rows. Collective over `comm`."""
+    split = name or split_or_all(dataset, "test")
+    if name is None and split == "all":
+        log(f"note: {dataset.path} has no split test; all its {plural(dataset.n_rows, 'row')} are evaluated")
+    log_unlabelled(comm, dataset, split, log)
+    return split

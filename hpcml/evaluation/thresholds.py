@@ -13,14 +13,21 @@ a probability if the model has probabilities (`comparable`). Methods:
 
 The best F1 of a label with uninformative scores is reached by predicting every row, and the best threshold of a rare label on a few
 rows may be due to chance. With "search" and "half" such labels share the threshold of micro F1.
+
+Hints: without thresholds a row gets the labels with scores above 0, which maximises accuracy. No row of a rare label may reach 0,
+however well its rows are ranked, so recall is far below precision. A hint is logged if macro recall is below
+FAR_BELOW of macro precision, or, on rows without known labels, if the number of predicted labels per row is below FAR_BELOW of that
+of training rows; not with fewer than FEWEST true or expected labels. There is no hint about λ, since scores of evaluated rows do
+not show an unsuitable λ (docs/notebook.md); training reports a default that is often too large.
 """
 
 from __future__ import annotations
 
 import math
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -30,13 +37,23 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.labels import log_unlabelled
+from hpcml.data.svmlight import is_text
 from hpcml.errors import ConfigError, DataError, NonFiniteError, OptionError
 from hpcml.evaluation.chance_kernels import hypergeometric_tail
 from hpcml.evaluation.comparable import BY_SCORE, Comparable, probability
 from hpcml.evaluation.decision import Summary, Tally, count_even_points, decide, warm_up
+from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.instance_search import InstanceSearch
-from hpcml.evaluation.scored_rows import UNSCORED, ScoredRows, load_scored_rows, reduce_together, split_by_lane
-from hpcml.evaluation.seen import SeenRows, count_seen, warn_about_training_rows
+from hpcml.evaluation.scored_rows import (
+    UNSCORED,
+    ScoredRows,
+    SeenRows,
+    count_seen,
+    load_scored_rows,
+    reduce_together,
+    split_by_lane,
+    warn_about_training_rows,
+)
 from hpcml.files.atomic import temporary_path
 from hpcml.files.report import ReportedResult, cell
 from hpcml.files.slabs import open_for_update, require_group
@@ -47,6 +64,7 @@ from hpcml.measures import Ranking, best_f1, f1
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 from hpcml.model.trained import CALIBRATION, LOG_ODDS, SIGMOID, THRESHOLDS, Trained
+from hpcml.run.folder import CONFIG, read_config
 
 Columns: TypeAlias = dict[str, np.ndarray]  # one number per label of a model file
 HELD_OUT = "valid"  # the default split
@@ -56,6 +74,10 @@ ABOVE_0 = float(np.nextafter(0.0, 1.0))  # the smallest score that is predicted 
 # Micro F1 on Reuters and the docstrings is 0.832 and 0.183 without this guard, 0.879 and 0.693 with it. With 1e-4 macro F1 on
 # Reuters falls from 0.685 to 0.651 (docs/notebook.md).
 CHANCE = 0.01  # largest probability that a random order of the rows has as good an F1
+# Macro recall is 0.34 of macro precision on Reuters-21578 and 0.26 on bibtex, where tune raises macro F1 by 0.25 and 0.21; 0.69 on
+# w8a, 0.70 on 20newsgroups and 0.81 on a9a, where it raises it by 0.03 to 0.08 (docs/evidence/deciding.md).
+FAR_BELOW = 0.5
+FEWEST = 20
 
 
 @dataclass(frozen=True)
@@ -68,7 +90,6 @@ class ThresholdSearch:
     chance: float | None = None
 
     def checked(self, model: Trained) -> ThresholdSearch:
-        """Return the search with its method. Raises ConfigError if options or model do not fit."""
         named = [name for name in ("min_positives", "chance") if getattr(self, name) is not None]
         if self.method == "shrink" and named:
             raise OptionError(named[0], getattr(self, named[0]), "applies to --method search and half; remove it")
@@ -218,11 +239,7 @@ def threshold(
     force: bool = False,
     log: Log | None = None,
 ) -> ThresholdReport:
-    """Find thresholds (`find_thresholds`) and write the model with them. Collective over `comm`.
-
-    Raises ConfigError for options that do not fit, and (without `force`) for existing thresholds or output; DataError for files
-    that do not fit or cannot be read or written.
-    """
+    """Find thresholds and write the model with them. Raises ConfigError, DataError, NonFiniteError. Collective over `comm`."""
     stored = f"thresholds (measure {model.attrs.get('threshold_measure', '?')})" if "threshold" in model.labels else ""
 
     def find(split: str) -> tuple[tuple[Found], Columns, dict[str, str]]:
@@ -242,11 +259,7 @@ def calibrate(
     force: bool = False,
     log: Log | None = None,
 ) -> CalibrationReport:
-    """Fit a sigmoid to the scores of each label (`decision`) and write the model with them. Collective over `comm`.
-
-    Raises ConfigError for a classifier, and (without `force`) for existing probabilities or output; DataError for files that do not
-    fit or cannot be read or written; NonFiniteError for a score that is not finite.
-    """
+    """Fit a sigmoid to the scores of each label and write the model. Raises ConfigError, DataError, NonFiniteError. Collective."""
     if not isinstance(model, Model):
         raise ConfigError(
             f"{model.path}: a classifier of {model.attrs.get('method', '?')} cannot be calibrated; use a linear model"
@@ -286,11 +299,7 @@ def _store(
     stored: str,
     find: Callable[[str], tuple[tuple[Any, ...], Columns, dict[str, str]]],
 ) -> tuple[Any, ...]:
-    """Write what `find` returns for a split (results, columns, attributes) into the model or `output`; return the report's values.
-
-    The model is copied next to its destination, edited and renamed. `stored` describes what the model has already. Raises
-    ConfigError for a missing split or what may not be replaced. Collective over `comm`.
-    """
+    """Write the results of `find` into a copy of the model, and rename it; return the values of the report. Collective."""
     names = dataset.split_names()
     if split is None and HELD_OUT not in names:
         raise ConfigError(
@@ -322,10 +331,7 @@ def _store(
 def find_thresholds(
     comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, search: ThresholdSearch, log: Log | None = None
 ) -> Found:
-    """Find the thresholds for a measure on a split. Collective over `comm`.
-
-    Raises ConfigError or DataError if these do not fit one another, NonFiniteError if a score is not a number.
-    """
+    """Find the thresholds for a measure on a split. Raises ConfigError, DataError, NonFiniteError. Collective over `comm`."""
     search = search.checked(model)
     measure, half = search.measure, search.method == "half"
     held_out, log = _held_out_rows(comm, model, dataset, split, log, "finding thresholds of")
@@ -455,3 +461,36 @@ def summaries_of(held_out: ScoredRows, log: Log) -> list[Summary]:
             summaries += [tally.summary() for tally in tallies]
             progress.update(end)
     return summaries
+
+
+def hint_at_low_recall(log: Log, evaluation: Evaluation, model: Trained, dataset: DataFile) -> None:
+    recall, precision = evaluation.macro("recall"), evaluation.macro("precision")
+    is_low = math.isnan(precision) or recall < FAR_BELOW * precision  # NaN: no row has a predicted label
+    if is_low and int(evaluation.n_positive.sum()) >= FEWEST:
+        far = f"macro recall ({recall:.2f}) is far below macro precision ({precision:.2f})"
+        _log_hint(log, "no row gets a label" if math.isnan(precision) else far, model, dataset)
+
+
+def hint_at_few_labels(log: Log, n_predicted: int, n_rows: int, model: Trained, dataset: DataFile | None = None) -> None:
+    n_trained, counts = int(model.attrs.get("n_rows", 0)), model.labels.get("n_positive", np.zeros(0))
+    usual = float(counts.sum()) / max(1, n_trained)
+    if n_predicted < FAR_BELOW * usual * n_rows and usual * n_rows >= FEWEST:
+        message = f"rows get {n_predicted / n_rows:.2g} labels on average, while training rows have {usual:.2g}"
+        _log_hint(log, message, model, dataset)
+
+
+def _log_hint(log: Log, message: str, model: Trained, dataset: DataFile | None) -> None:
+    """Log the message and a command, on rank 0, if the model is linear and has no thresholds."""
+    if log.rank != 0 or not isinstance(model, Model) or model.threshold_source:
+        return
+    if dataset is not None and HELD_OUT in dataset.split_names():
+        command = shlex.join(["hpcml", "threshold", str(model.path), str(dataset.path)])
+        advice = f"`{command} --measure label` finds thresholds that maximise F1"
+    else:
+        data = "DATA"  # or the dataset of the run, if it still exists
+        with suppress(DataError, OSError, ValueError, KeyError):
+            trained_on = Path(str(read_config(model.path.parent / CONFIG)["data"]))
+            data = str(trained_on) if trained_on.is_file() and not is_text(trained_on) else "DATA"
+        advice = f"`hpcml tune {shlex.quote(data)} --output RUN` trains with thresholds that maximise F1, "
+        advice += "`hpcml threshold` finds them on held-out rows"
+    log(f"note: {message}; the model has no thresholds: {advice}")

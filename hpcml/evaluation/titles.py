@@ -50,10 +50,7 @@ def titles_of_labels(model: Trained, dataset: DataFile) -> list[str] | None:
 
 
 def titles_of_rows(comm: mpi.Comm, path: Path | None, ids: Collection[str]) -> dict[str, str]:
-    """Return the titles of the documents with these ids from JSON lines; none without a path. Collective over `comm`.
-
-    The start of the text replaces a missing title, the number of the line a missing id. Raises DataError for an invalid file.
-    """
+    """Return the titles (or starts of texts) of JSON lines by id or line number. Raises DataError. Collective over `comm`."""
     return {} if path is None else mpi.run_on_root(comm, f"reading {path}", lambda: _read_titles(path, set(ids)))
 
 

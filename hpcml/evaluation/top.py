@@ -32,7 +32,6 @@ TABLE_BYTES = 4  # largest size of the table per weight of the model
 
 class Best:
     def __init__(self, n_rows: int, size: int, comparable: Comparable | None = None) -> None:
-        """`size`: at most the number of labels to add; without `comparable` labels are compared by score."""
         self.sigmoids = (np.zeros(0), np.zeros(0)) if comparable is None else comparable.sigmoids
         self.scores = np.full((n_rows, size), -np.inf)
         self.labels = np.full((n_rows, size), kernels.NONE, dtype=np.int32)
@@ -119,7 +118,6 @@ def _heavy_labels(n_weights: np.ndarray, size: int) -> np.ndarray:
 
 
 def _above(values: np.ndarray) -> np.ndarray:
-    """Return float32 numbers above float64 ones."""
     return np.nextafter(values.astype(np.float32), np.float32(np.inf))
 
 
@@ -127,13 +125,11 @@ class InvertedTop:
     """Finds the best labels with a sparse model, row by row, from its weights by column (8 or 12 bytes per weight)."""
 
     def __init__(self, model: Model, size: int, W: SparseRows, n_columns: int, indexed: bool) -> None:
-        """`indexed`: with an index of bounds for `size` labels."""
         self.model, self.size, self.comparable = model, size, Comparable(model, np.arange(model.n_labels))
         self._inverted, self._by_label = transpose_weights(W, np.arange(W.indptr.size - 1), n_columns), tuple(W)
         self._index = bound_index(model, self.comparable, W, n_columns, size) if indexed else None
 
     def best(self, scorer: Scorer, rows: np.ndarray, size: int | None = None) -> Best:
-        """Return the best `size` labels, by default `self.size`. Raises NonFiniteError if a score is not a number."""
         size = self.size if size is None else size
         out, sums = Best(rows.size, size, self.comparable), scorer.compute_divisors(rows)
         model = (self._inverted, *scorer.tables, self.model.bias)
@@ -147,7 +143,6 @@ class InvertedTop:
         return out.sort()
 
     def all_scores(self, scorer: Scorer, rows: np.ndarray) -> np.ndarray:
-        """Return the scores (n × L) of all labels. Raises NonFiniteError if one is not a number."""
         out, model = np.empty((rows.size, self.model.n_labels)), (self._inverted, *scorer.tables, self.model.bias)
         bad = score_rows_by_column(scorer.csr, rows, model, scorer.compute_divisors(rows), out)
         if bad >= 0:

@@ -115,10 +115,7 @@ class Learnability(ReportedResult):
 
 
 def simulate_chance(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
-    """Return the average precision (n) that LEVEL of random orders exceed, for n_positive (n, above 0).
-
-    Simulated for SIZES. Between sizes the ratio to the share of positives is that of the next smaller size, a slight overestimate.
-    """
+    """Return the average precision (n) that LEVEL of random orders exceed; between SIZES a slight overestimate."""
     ratios = np.full(len(SIZES), np.nan)
     nearest = np.searchsorted(SIZES, n_positive, "right") - 1
     for i in np.unique(nearest).tolist():
@@ -131,11 +128,7 @@ def simulate_chance(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
 
 
 def find_unlearnt(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, log: Log) -> Learnability:
-    """Find the labels ranked no better than chance on a split, and the reasons. Collective over `comm`.
-
-    Features are searched in the split that trained the model, if the dataset has it, else in all rows. Raises ConfigError or
-    DataError if model, dataset and split do not fit.
-    """
+    """Find labels ranked no better than chance, and the reasons. Raises ConfigError, DataError. Collective over `comm`."""
     evaluation = evaluate(comm, model, dataset, split, log)
     evaluated = np.flatnonzero(evaluation.n_positive > 0)
     trained_on = str(model.attrs.get("split", "all"))

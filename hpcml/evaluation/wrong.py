@@ -71,7 +71,6 @@ class WrongRows(ScoreObserver):
     """A `ScoreObserver` that collects the `size` worst errors of each label, in 48 bytes each."""
 
     def __init__(self, thresholds: np.ndarray, size: int) -> None:
-        """`thresholds`: of all labels of the model."""
         self._model_thresholds, self.size = thresholds, size
         self.thresholds = thresholds[:0]
         self._tables: dict[str, _Table] = {}
@@ -181,10 +180,7 @@ def most_wrong(
     log: Log,
     titles: Path | None = None,
 ) -> MostWrong:
-    """Return the n worst errors on a split, for each named label or for all together. Collective over `comm`.
-
-    `titles`: JSON lines with titles of rows. Raises ConfigError for an unknown label, DataError if model and dataset do not fit.
-    """
+    """Return the n worst errors of each named label or of all together. Raises ConfigError, DataError. Collective."""
     with mpi.agreed(comm, f"reading {model.path}"):
         labels = select_labels(model, label_names).tolist() if label_names else None
     observer = WrongRows(model.thresholds, n)

@@ -21,8 +21,8 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, load_shard, mask_empty_texts
 from hpcml.errors import DataError, OptionError, file_error
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.hints import hint_at_few_labels
 from hpcml.evaluation.probabilities import probabilities
+from hpcml.evaluation.thresholds import hint_at_few_labels
 from hpcml.evaluation.top import make_top_finder
 from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import NAME_CHUNK, create_strings, stamp, write_label_titles, write_strings

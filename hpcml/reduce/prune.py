@@ -14,7 +14,7 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.evaluate import evaluate
-from hpcml.evaluation.seen import SeenRows, warn_about_training_rows
+from hpcml.evaluation.scored_rows import SeenRows, warn_about_training_rows
 from hpcml.files.report import ReportedResult, cell
 from hpcml.files.slabs import new_file
 from hpcml.files.table import table

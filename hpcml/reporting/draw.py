@@ -65,7 +65,6 @@ def svg(name: str, title: str, draw: Callable[..., None], *content: Any) -> str:
 
 
 def _make_inline(text: str, title: str) -> str:
-    """Remove sizes in points, metadata and ids that are not unique."""
     from markupsafe import escape
 
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)

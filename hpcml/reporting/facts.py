@@ -35,13 +35,11 @@ class Facts:
 
 
 def read_model_config(model: Path) -> dict[str, Any]:
-    """Return the values of config.toml in the folder of a model; {} without it. Raises DataError, OSError."""
     path = model.parent / CONFIG
     return read_config(path) if path.is_file() else {}
 
 
 def find_data(run: Path, data: Path | None) -> Path:
-    """Return the dataset to evaluate on: `data`, or that of the run. Raises ConfigError."""
     if data is not None:
         return data
     path = read_model_config(model_file(run)).get("data")

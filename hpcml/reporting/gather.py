@@ -15,7 +15,7 @@ from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.explain import explain
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.evaluation.seen import choose_split
+from hpcml.evaluation.scored_rows import choose_split
 from hpcml.evaluation.titles import names_of_rows, titles_of_rows
 from hpcml.evaluation.wrong import KINDS, WrongRow, WrongRows
 from hpcml.log import Log, named
@@ -32,10 +32,7 @@ N_WRONG_PER_LABEL = 3
 
 @dataclass
 class RunReport:
-    """The content of a run's part of the page.
-
-    Arrays have an entry for each evaluated label; `status`, `gap` and `words` for each label in the table.
-    """
+    """A run's part of the page; `status`, `gap` and `words` have an entry per label of the table, other arrays per label."""
 
     facts: Facts
     evaluation: Evaluation
@@ -67,7 +64,6 @@ class RunReport:
 
     @property
     def one_threshold(self) -> float | None:
-        """Return the converted threshold of all labels; None if they differ."""
         return float(self.converted_thresholds[0]) if np.unique(self.converted_thresholds).size == 1 else None
 
 
@@ -86,18 +82,13 @@ def invert_sigmoids(model: Model | ClassifierModel) -> ScoresOf | None:
 
 
 def most_frequent(counts: np.ndarray, n_most: int) -> np.ndarray:
-    """Return the positions (ascending) of the largest counts; the first ones among equal counts."""
     return np.sort(np.argsort(-counts, kind="stable")[:n_most])
 
 
 def gather(
     comm: mpi.Comm, run: Path, data: Path | None, split: str | None, log: Log, titles: Path | None, optimiser: bool
 ) -> RunReport | None:
-    """Evaluate a run and collect the content of its part of the page, on rank 0, else None. Collective over `comm`.
-
-    `optimiser`: include certified gaps. Raises ConfigError or DataError if run, dataset and split do not fit, NonFiniteError for
-    scores that are not numbers.
-    """
+    """Evaluate a run; return its part of the page on rank 0. Raises ConfigError, DataError, NonFiniteError. Collective."""
     model = share_model(comm, run)
     path = mpi.run_on_root(comm, f"opening {run}", lambda: find_data(run, data))
     with mpi.agreed(comm, f"opening {path}"):

@@ -71,8 +71,8 @@ def page(reports: Sequence[RunReport], title: str, date: str, optimiser: bool = 
     script = f"{library}\n{(HERE / 'page.js').read_text(encoding='utf-8')}"
     loader, strict = jinja2.FileSystemLoader(HERE), jinja2.StrictUndefined
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=strict, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"number": number, "interval": interval, "signed": signed, "named": shorten, "count": count}
-    environment.filters["plural"] = plural
+    environment.filters |= {"number": number, "interval": interval, "signed": signed, "count": lambda value: f"{int(value):,}"}
+    environment.filters |= {"named": lambda name: named(name, LONGEST), "plural": plural}
     runs = [run_context(report, index) for index, report in enumerate(reports)]
     return environment.get_template("page.html.j2").render(
         title=title,
@@ -87,10 +87,6 @@ def page(reports: Sequence[RunReport], title: str, date: str, optimiser: bool = 
     )
 
 
-def shorten(name: str) -> str:
-    return named(name, LONGEST)
-
-
 def number(value: float) -> str:
     """Format a measure, small ones with two digits, undefined ones as –; only 1 itself is 1.000."""
     if math.isnan(value):
@@ -98,10 +94,6 @@ def number(value: float) -> str:
     if 0.9995 <= value < 1:
         return "> 0.999"
     return f"{value:.3f}" if value >= 0.01 or value == 0 else f"{value:.2g}"
-
-
-def count(value: float) -> str:
-    return f"{int(value):,}"
 
 
 def signed(value: float) -> str:
@@ -201,7 +193,7 @@ def label_table(report: RunReport) -> tuple[list[tuple[str, str]], list[list[Any
     threshold = f"threshold ({e.compared_by})", "score" if e.compared_by == BY_SCORE else "measure"
     names = {heading: measure for measure, heading in HEADINGS.items()}
     columns: dict[tuple[str, str], Any] = {
-        ("label", "text"): [shorten(label_with_title(e.label_names[label], e.label_titles, label)) for label in labels.tolist()],
+        ("label", "text"): [named(label_with_title(e.label_names[k], e.label_titles, k), LONGEST) for k in labels.tolist()],
         ("training rows", "count"): None if report.n_trained_on is None else report.n_trained_on[labels],
         ("evaluated rows", "count"): e.n_positive[labels],
         **{(heading, "measure"): e.values[name][labels] for heading, name in names.items()},

@@ -33,7 +33,6 @@ class Measure:
 
 
 def list_measures(e: Evaluation) -> dict[str, Measure]:
-    """Return macro measures with intervals over labels and micro measures with intervals over rows, where they have one."""
     macro, micro = e.intervals["macro"], e.intervals.get("micro", {})
     return {
         measure: Measure(name, macro[measure], int(e.in_macro(measure).sum()), micro.get(measure, Interval(e.micro[measure])))
@@ -90,7 +89,6 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """Return good, bad or "" (the interval includes 0)."""
         if not self.interval.excludes_zero:
             return ""
         return "good" if (self.interval.value > 0) != self.less_is_better else "bad"

@@ -30,7 +30,6 @@ print(hpcml.DualClassifier().fit(X, y).score(X, y))
 @pytest.mark.more("disturbances", one_in=2)
 @pytest.mark.parametrize("name", ENDED)
 def test_ignores_variables_of_an_ended_launcher(mpirun, tmp_path, name):
-    """In one process, on two ranks of mpirun, and in the process of an estimator."""
     data = dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
     for n in (0, 2):
         assert "3 rows" in done(mpirun(n, "info", data, env=ENDED[name])).stdout
@@ -48,13 +47,11 @@ SEVERAL = {
 
 @pytest.mark.parametrize("name", SEVERAL)
 def test_rejects_variables_of_several_ranks(mpirun, name):
-    """The process may be a rank of another MPI's launcher, and all ranks would write the same files."""
     error = refused(mpirun(0, "info", "no-such-file.h5", env=SEVERAL[name]), f"{name}={SEVERAL[name][name]}")
     assert f"`unset {name}`" in error
 
 
 def test_second_command_of_a_script_under_mpirun(tmp_path):
-    """The first command has closed the connection to the launcher."""
     data = dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
     command = f"'{sys.executable}' -m hpcml info '{data}'"
     for n_ranks, n_printed in ((1, 2), (2, 1)):
@@ -93,8 +90,6 @@ exit $code
 
 @pytest.fixture
 def with_shared_memory():
-    """A function that runs a command with a separate /dev/shm, of which `other` bytes are in use."""
-
     def run(options, *command, other=""):
         call = ["unshare", "--mount", "bash", "-c", SHARED_MEMORY, "bash", options, str(other), *map(str, command)]
         result = subprocess.run(call, capture_output=True, text=True, timeout=300, check=False)
@@ -184,7 +179,6 @@ def test_rejects_a_library_that_is_no_mpi(mpirun, tmp_path):
 
 
 def test_file_system_without_locks(tmp_path):
-    """Simulated by a library that replaces `flock`."""
     data = dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
     source, library = tmp_path / "none.c", tmp_path / "none.so"
     source.write_text("#include <errno.h>\nint flock(int file, int how) { errno = ENOSYS; return -1; }\n")

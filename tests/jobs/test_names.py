@@ -19,7 +19,6 @@ SENT = ("\x1b", "\x07", "\r", "\t", "\u202e", "\u2028")
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A folder and a dataset in it: each row has one label and the features of that label."""
     folder = tmp_path_factory.mktemp("names") / "a\nfolder [red]\x1b[31m"
     folder.mkdir()
     rng, n, k = np.random.default_rng(5), 180, len(LABELS)
@@ -36,8 +35,6 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def run(standing):
-    """A function that runs a command and returns its output, which has no control characters of the names."""
-
     def run(*args, code=0):
         result = standing(1, *args)
         assert result.returncode == code, result.stderr
@@ -52,7 +49,6 @@ def run(standing):
 
 
 def table(path):
-    """The header and the rows of a CSV file, without `'` before formulas (docs/lookup/formats.md)."""
     with path.open(newline="", encoding="utf-8") as lines:
         header, *rows = ([re.sub(r"^'('*[=+\-@\t\r])", r"\1", cell) for cell in row] for row in csv.reader(lines))
     assert {len(row) for row in rows} == {len(header)}
@@ -76,6 +72,9 @@ def test_train_evaluate_predict_and_merge(run, files):
     assert [row[1] for row in table(outputs[0])[1]] == LABELS
     assert [line["label"] for line in json.loads(outputs[1].read_text(encoding="utf-8"))["labels"]] == LABELS
     run("evaluate", folder / "psbml" / "model.h5", data)
+    assert "\\x1b[31m[red]x" in run("explain", folder / "probe" / "model.h5", "--label", LABELS[2])
+    run("duplicates", data, "-o", folder / "pairs.csv", "--csv", folder / "consistency.csv", "--similarity", 0.5)
+    assert {row[1] for row in table(folder / "consistency.csv")[1]} <= {*LABELS}
     run("prune", folder / "dual" / "model.h5", data, "--below", 0.01)
     log = (folder / "probe" / "log.txt").read_text(encoding="utf-8")
     assert not any(letter in log for letter in SENT)
@@ -130,7 +129,6 @@ def test_error_is_one_line(run, files, tmp_path):
 
 
 def test_rejects_file_names_that_are_not_unicode(run, files, tmp_path):
-    """No file can store them; the error comes before the work."""
     data = tmp_path / "d\udcff.h5"
     shutil.copy(files[1], data)
     for command in (("train", "probe", data, "-o", tmp_path / "run"), ("info", data)):

@@ -1,7 +1,6 @@
 """The same bits on simulated processors: numba, NumPy, OpenBLAS and the C library use their code for other processors."""
 
 import json
-import os
 import runpy
 from functools import cache
 from pathlib import Path
@@ -22,7 +21,6 @@ MORE = pytest.mark.more("kernels")
 
 @cache
 def variables(name):
-    """Return the environment variables of a simulated processor."""
     processors = SIMULATED.made_up_processors()
     if name not in processors:
         pytest.skip(f"this architecture cannot simulate {name}")
@@ -31,7 +29,6 @@ def variables(name):
 
 @pytest.mark.parametrize("processor", ["native", pytest.param("nehalem", marks=MORE)])
 def test_results_have_the_shipped_bits(mpirun, tmp_path, processor):
-    """nehalem switches all libraries at once; launch/lab/bench/processors.py switches one at a time."""
     command = ("check", tmp_path / "check", "--bits", "--json", tmp_path / "digests.json", "--methods", *METHODS)
     result = done(mpirun(1, *command, env=variables(processor), timeout=280))
     lines = result.stdout.splitlines()
@@ -40,25 +37,6 @@ def test_results_have_the_shipped_bits(mpirun, tmp_path, processor):
     assert all("computed by sklearn" in line for line in warnings), warnings
     by = json.loads((tmp_path / "digests.json").read_text())["made-on"]
     assert by["target"] == variables(processor).get("NUMBA_CPU_NAME", by["target"])
-
-
-@pytest.mark.more("kernels")
-@pytest.mark.parametrize(
-    ("processor", "features", "libraries"),
-    [
-        ("libc-without-fma", {"FMA3", "X86_V3"}, {"libc"}),
-        ("numpy-without-avx512", {"AVX512F", "X86_V4"}, {"numpy"}),
-        ("blas-nehalem", {"AVX2", "X86_V3"}, {"blas"}),
-    ],
-)
-def test_simulated_processor_changes_results_of_its_library(processor, features, libraries):
-    if not features & {*SIMULATED.numpy_features()}:
-        pytest.skip(f"this processor has none of {', '.join(sorted(features))}")
-    usual, changed = (SIMULATED.functions(dict(os.environ) | variables(name)) for name in ("native", processor))
-    differing = {name.split()[0] for name in usual if usual[name] != changed[name]}
-    if processor == "blas-nehalem" and not differing:
-        pytest.skip("NumPy does not use OpenBLAS, or it has one kernel for all processors")
-    assert differing == libraries
 
 
 # The process is killed when its first checkpoint is written.
@@ -77,7 +55,6 @@ main()
 
 @pytest.mark.parametrize("method", [("dual", "--loss", "logistic"), pytest.param(("elastic-net",), marks=MORE)])
 def test_run_on_two_processors_has_the_bits_of_one(mpirun, tmp_path, method):
-    """Killed on the first, resumed and stopped on the second, and resumed on the first."""
     data = make.dataset(tmp_path / "data.h5", *make.random_data(8, 120, 40, 3, density=0.3))
     command = ("train", *method, data, "--checkpoint-every", "0.001")
     done(mpirun(1, *command, "-o", tmp_path / "stays"))

@@ -2,7 +2,6 @@
 
 import json
 import re
-import warnings
 
 import numpy as np
 import pytest
@@ -73,31 +72,21 @@ def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
         answers.append(said)
     assert answers[0] == answers[1]
     assert "Title " in answers[0] and b"Title " in pages[0]
-    (tmp_path / "rows.svm").write_text("1 1:1\n-1 2:1\n")
-    done(standing(1, "convert", "svmlight", tmp_path / "rows.svm", "-o", tmp_path / "rows.h5"))
-    titled = ("-o", tmp_path / "x.html", "--titles", tmp_path / "docs.jsonl")
     model = runs[0] / "model.h5"
     for expected, command in {
-        "rows.h5 have no ids": ("report", runs[0], "--data", tmp_path / "rows.h5", *titled),
-        "missing RUNS": ("report", "-o", tmp_path / "x.html"),
         "named twice": ("report", runs[0], runs[0], "-o", tmp_path / "x.html"),
         "exists already": ("report", runs[0], "-o", tmp_path / "1.html"),
         "is also an input": ("report", runs[0], "--data", data, "-o", data, "--force"),
         "--row <i>0: has no effect with --unlearnt": ("explain", model, data, "--row", "<i>0", "--unlearnt"),
         "--wrong 3: needs the data": ("explain", model, "--wrong", 3),
-        "line 1 is not a JSON object": ("explain", model, data, "--wrong", 3, "--titles", data),
-        "docs.jsonl: has no effect without --wrong": ("explain", model, data, "--unlearnt", "--titles", tmp_path / "docs.jsonl"),
+        "line 1 is not a JSON object": ("report", runs[0], "-o", tmp_path / "x.html", "--titles", data),
         "no row with the id '9'": ("explain", model, data, "--row", 9),
-        "--split test: has no effect without --wrong or --unlearnt": ("explain", model, "--split", "test"),
-        "docs.h5: has no effect without --row or --wrong or --unlearnt": ("explain", model, data),
     }.items():
         refused(standing(3, *command), expected)
     assert not (tmp_path / "x.html").exists()
 
 
 class Opened:
-    """A page in the browser, and what it complained of or asked the network for."""
-
     def __init__(self, browser, path, width=1280, **media):
         self.context = browser.new_context(viewport={"width": width, "height": 900}, **media)
         self.view, self.trouble = self.context.new_page(), []
@@ -152,56 +141,3 @@ def test_it_sorts_and_searches_and_shows_names_as_text(browser, written):
         view.fill("input[type=search]", "no such label")
         view.wait_for_selector("text=no matching label")
         assert opened.trouble == []
-
-
-@pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_readable_wide_and_narrow_by_day_and_night(browser, written, width, scheme):
-    with Opened(browser, written, width, color_scheme=scheme) as opened:
-        assert opened.view.evaluate("document.documentElement.scrollWidth") <= width
-        luminance = """selector => {
-            const rgb = getComputedStyle(document.querySelector(selector))[selector === "body" ? "backgroundColor" : "color"]
-            const linear = v => v <= 0.04 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4
-            const [r, g, b] = rgb.match(/[\\d.]+/g).slice(0, 3).map(v => linear(v / 255))
-            return 0.2126 * r + 0.7152 * g + 0.0722 * b }"""
-        behind = opened.view.evaluate(luminance, "body")
-        assert (behind < 0.05) == (scheme == "dark")
-        for selector in ("p", "td", "table.labels tbody td", "th", "table.labels thead th", "a", "figcaption", ".dt-info", ".soft"):
-            text = opened.view.evaluate(luminance, selector)
-            contrast = (max(text, behind) + 0.05) / (min(text, behind) + 0.05)
-            assert contrast >= 4.5, (selector, contrast)  # WCAG 2.1, level AA
-        covers = """() => [...document.querySelectorAll("main *")].filter(e => {
-            const rgb = getComputedStyle(e).backgroundColor.match(/[\\d.]+/g).map(Number)
-            return (rgb.length < 4 || rgb[3] > 0.5) && rgb[0] > 200 }).length"""
-        assert scheme == "light" or opened.view.evaluate(covers) == 0  # nothing light by night
-        assert opened.trouble == []
-
-
-@pytest.mark.parametrize("width", [1280, 400])
-def test_long_names_of_several_runs_fit(browser, tmp_path, width):
-    path, runs = tmp_path / "runs.html", [run_report(FEW, k, name=letter * 90) for k, letter in enumerate("xyz")]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # matplotlib warns of a legend that leaves no room for the curves
-        path.write_text(page(runs, "runs", "2026-11-27"), encoding="utf-8")
-    with Opened(browser, path, width) as opened:
-        assert opened.view.evaluate("document.documentElement.scrollWidth") <= width
-        right = "all => Math.max(...all.map(e => e.getBoundingClientRect().right))"
-        assert opened.view.eval_on_selector_all("nav a, h3, .tiles > div, p", right) <= width
-
-
-def test_it_prints(browser, written):
-    with Opened(browser, written, color_scheme="dark") as opened:
-        printed = opened.view.pdf(format="A4")
-        assert printed.startswith(b"%PDF") and len(printed) > 20_000
-        opened.view.emulate_media(media="print")
-        assert opened.view.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-        assert not opened.view.is_visible("input[type=search]")
-
-
-def test_without_scripts_the_labels_of_most_rows_are_there(browser, written):
-    context = browser.new_context(java_script_enabled=False)
-    view = context.new_page()
-    view.goto(written.as_uri())
-    assert view.locator("table.labels tbody tr").count() == 25
-    assert "Without scripts the page shows only" in view.content()
-    context.close()

@@ -16,7 +16,6 @@ REMEDY = "pip install 'hpcml[mpi]'"
 
 @pytest.fixture
 def alone(mpirun, python_without_mpi):
-    """A function that runs `hpcml args…` without an MPI library."""
     run = partial(mpirun, 0, python=python_without_mpi)
     if run(program=("-c", "import mpi4py.MPI")).returncode == 0:
         pytest.skip("mpi4py finds an MPI library outside of the environment")
@@ -105,7 +104,6 @@ def test_rejects_variables_of_several_ranks(alone, mpirun, python_without_mpi, t
 
 
 def test_rejects_a_launcher_that_sets_no_variables(alone, mpirun, python_without_mpi, tmp_path):
-    """Each process below an unknown program with the name mpiexec may be one of several."""
     launcher = tmp_path / "mpiexec"
     launcher.symlink_to(sys.executable)
     program = "import subprocess, sys; sys.exit(subprocess.run([sys.argv[1], '-m', 'hpcml', 'info', 'none.h5']).returncode)"

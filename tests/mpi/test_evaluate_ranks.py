@@ -1,17 +1,22 @@
 """Evaluation and prediction give the same bits on any number of ranks."""
 
+import json
 import shutil
 
 import h5py
 import numpy as np
 import pytest
 from support import make
+from support.converted import convert_on, converted_alike
+from support.judged import HintLog
 
 from hpcml import mpi
+from hpcml.conversion import bioasq
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import read_rows
-from hpcml.errors import ConfigError, NonFiniteError
+from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation import MEASURES, evaluate
+from hpcml.evaluation.bioasq import evaluate_bioasq
 from hpcml.log import Log
 from hpcml.model.learner import LEARNERS, scores
 from hpcml.model.linear import Model
@@ -23,7 +28,6 @@ pytestmark = pytest.mark.mpi
 
 
 def make_files(comm, folder, n_rows, poison=False, precision="<f8"):
-    """On rank 0 of `comm`: data and a model with many ties; in single precision a compact one."""
     with mpi.agreed(comm, "making the data"):
         if comm.rank == 0:
             X, Y = make.random_data(n_rows, n_rows, 12, 40)
@@ -53,7 +57,6 @@ def test_evaluation_on_all_ranks_equals_one_rank(comm, mpi_tmp_path, n_rows, spl
 
 
 def make_classifier(comm, folder, base, n_classes, n_rows, dense):
-    """On rank 0 of `comm`: data with a label for each class, and a classifier trained on the first of its rows."""
     names = ["one"] if n_classes == 2 else list("abc")
     with mpi.agreed(comm, "making the data"):
         if comm.rank == 0:
@@ -93,20 +96,8 @@ def test_predictions_on_all_ranks_equal_one_rank(comm, mpi_tmp_path, ending, pre
     assert together.read_bytes() == alone.read_bytes()
 
 
-class Heard(Log):
-    """Keeps the notes of rank 0."""
-
-    def __init__(self, rank):
-        super().__init__(rank)
-        self.notes = []
-
-    def __call__(self, text, has_lines=False):
-        self.notes += [text] if self.rank == 0 and text.startswith("note: ") else []
-
-
 @pytest.mark.parametrize("ending", [".h5", ".csv"])
 def test_few_labels_are_counted_on_all_ranks_and_told_once(comm, mpi_tmp_path, ending):
-    """Every other row gets the label, which is 0.5 of all rows; training rows had 0.9 or 1.1 labels."""
     with mpi.agreed(comm, "making the data"):
         if comm.rank == 0:
             sign = np.tile([1.0, -1.0], 30)[:, None]
@@ -117,7 +108,7 @@ def test_few_labels_are_counted_on_all_ranks_and_told_once(comm, mpi_tmp_path, e
                 with h5py.File(mpi_tmp_path / f"{name}.h5", "r+") as file:
                     file["labels/n_positive"][:], file.attrs["n_rows"] = n_positive, 100
     for name, expected in (("few", []), ("many", ["note: rows get 0.5 labels on average, while training rows have 1.1"])):
-        log = Heard(comm.rank)
+        log = HintLog(comm.rank)
         with DataFile(mpi_tmp_path / "data.h5") as dataset:
             predict(
                 comm,
@@ -155,3 +146,53 @@ def test_a_classifier_that_one_rank_reads_is_the_one_in_the_file(comm, mpi_tmp_p
     with DataFile(data) as dataset:
         X = read_rows(dataset, np.arange(30), False)
     assert scores(shared.classifier, X, 3).tobytes() == scores(alone.classifier, X, 3).tobytes()
+
+
+QUIET = Log(1)
+
+
+def written(comm, path, text):
+    with mpi.agreed(comm, "making files"):
+        if comm.rank == 0:
+            path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 20])
+def test_articles(comm, mpi_tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(bioasq, "WHOLE_BYTES", limit)
+    articles = [{"pmid": k, "title": f"word{k % 5} other{k % 3}", "meshMajor": [f"H{k % 4}", "H9"]} for k in range(23)]
+    text = '{"articles":[\n' + ",\n".join(map(json.dumps, articles)) + "]}\n"
+    source = written(comm, mpi_tmp_path / "in.json", text)
+    terms = written(comm, mpi_tmp_path / "terms", "H0=D1\nH9=D0\n")
+    converted_alike(comm, "bioasq", [source], mpi_tmp_path, descriptors=terms)
+    written(comm, source, text[: text.rindex(",\n")])
+    with pytest.raises(DataError, match=r"ends within its list|not JSON"):
+        convert_on(comm, "bioasq", [source], mpi_tmp_path / "cut.h5", descriptors=terms)
+
+
+@pytest.mark.parametrize("n_rows", [1, 3, 60])
+def test_measures_and_answers(comm, mpi_tmp_path, n_rows):
+    names = [f"D{k}" for k in range(9)]
+    with mpi.agreed(comm, "making files"):
+        if comm.rank == 0:
+            rng = np.random.default_rng(n_rows)
+            Y = rng.random((n_rows, 9)) < 0.3
+            X = rng.standard_normal((n_rows, 5))
+            ids = [str(10 + k) for k in range(n_rows)]
+            make.dataset(mpi_tmp_path / "data.h5", X, Y.astype(float), label_names=names, row_ids=ids)
+            make.model(mpi_tmp_path / "model.h5", rng.standard_normal((9, 5)), label_names=names)
+            lines = (f"{name}\t{name}\tA0{1 + k % 3}.{100 + k // 3}\n" for k, name in enumerate(names[1:]))
+            (mpi_tmp_path / "terms").write_text("".join(lines))
+    model = Model(mpi_tmp_path / "model.h5")
+    with DataFile(mpi_tmp_path / "data.h5") as data:
+        found = evaluate_bioasq(comm, model, data, "all", mpi_tmp_path / "terms", QUIET)
+        alone = evaluate_bioasq(mpi.self_comm(), model, data, "all", mpi_tmp_path / "terms", QUIET)
+        assert found == alone
+        predict(comm, model, data, "all", mpi_tmp_path / "all.json", False, QUIET)
+        if comm.rank == 0:
+            predict(mpi.self_comm(), model, data, "all", mpi_tmp_path / "one.json", False, QUIET)
+            assert (mpi_tmp_path / "all.json").read_bytes() == (mpi_tmp_path / "one.json").read_bytes()
+            assert [each["pmid"] for each in json.loads((mpi_tmp_path / "all.json").read_text())["documents"]] == [
+                *range(10, 10 + n_rows)
+            ]

@@ -21,7 +21,6 @@ QUIET = Log(1)
 
 
 def on_ranks_and_alone(comm, work):
-    """What `work(comm, name)` leaves, on all ranks and then on rank 0 alone; the same on rank 0."""
     work(comm, "together")
     if comm.rank == 0:
         work(mpi.self_comm(), "alone")

@@ -18,7 +18,6 @@ QUIET = Log(1)
 
 
 def make_files(comm, folder, n_rows, ties=True, poison=False):
-    """On rank 0 of `comm`: data and a model that was trained on rows like these."""
     with mpi.agreed(comm, "making the data"):
         if comm.rank == 0:
             X, Y = make.random_data(n_rows, n_rows, 12, 40)

@@ -12,6 +12,17 @@ from hpcml.model.open import open_model
 from hpcml.prediction.predict import predict, write_scores
 
 
+class HintLog(Log):
+    """Keeps the hints of rank 0."""
+
+    def __init__(self, rank=0):
+        super().__init__(rank)
+        self.notes = []
+
+    def __call__(self, text, has_lines=False):
+        self.notes += [text] if self.rank == 0 and text.startswith("note: ") else []
+
+
 def _opened(model):
     return open_model(model) if isinstance(model, str | Path) else model
 

@@ -5,11 +5,9 @@ import pytest
 from support.make import dataset, random_data
 from support.training import train
 
-from hpcml import ElasticNetClassifier, OnlineClassifier, ProbeClassifier
 from hpcml.cli import app as cli
 from hpcml.errors import ConfigError
 from hpcml.log import Log
-from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.online.options import LEARNERS
 from hpcml.methods.registry import METHODS
 from hpcml.model.linear import Model
@@ -56,13 +54,6 @@ def test_continued_model_keeps_its_intercept(data, tmp_path):
     assert not np.asarray(Model(more).bias).any()
     with pytest.raises(ConfigError, match="bias"):
         fit("pa", data, tmp_path / "other", initial_model=first, bias=True)
-
-
-def test_classifiers_have_the_defaults_of_the_commands():
-    X, y = abs(random_data(5, 60, 20, 3)[0]), np.arange(60) % 3 == 0
-    for model in (ProbeClassifier(), *(OnlineClassifier(name) for name in ADDITIVE)):
-        assert model.fit_intercept is True and model.fit(X, y).intercept_.all()
-    assert (ElasticNetClassifier().l1, ElasticNetClassifier().lam) == (ElasticNetOptions.l1, ElasticNetOptions.lam)
 
 
 @pytest.mark.parametrize(("config", "flags", "bias"), [("true", [], True), ("false", [], False), ("false", ["--bias"], True),

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,6 @@ MAX_RECIPE_WORDS, MAX_WORDS = 600, 30_000
 
 @pytest.fixture(scope="module")
 def generated():
-    """The module docs/generated.py."""
     spec = importlib.util.spec_from_file_location("generated", DOCS / "generated.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -63,3 +63,53 @@ def test_generated_pages_are_complete(generated):
     functions = generated.on_page_markdown((DOCS / "lookup" / "api.md").read_text())
     assert "### hpcml.predict(model, data, output, …)\n" in functions and "| `split` | `'all'` |" in functions
     assert ".DualClassifier" in functions and "<!--" not in functions
+
+
+TOP = Path(__file__).parents[2]
+README, PAGES = TOP / "README.md", sorted((TOP / "docs").rglob("*.md"))
+EVIDENCE = TOP / "docs" / "evidence"
+LINK = re.compile(r"\]\(([\w./-]+\.md)#([\w-]+)\)")
+
+
+def numbers(text):
+    return {match.replace(",", "") for match in re.findall(r"\d[\d,]*(?:\.\d+)?", text)}
+
+
+def tables(text):
+    return re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+
+
+def sections(page):
+    texts, parts = {}, re.split(r"^(#+) (.*)$", page, flags=re.MULTILINE)[1:]
+    parts = list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))
+    for first, (level, heading, _) in enumerate(parts):
+        end = next((n for n, part in enumerate(parts[first + 1 :], first + 1) if len(part[0]) <= len(level)), len(parts))
+        anchor = re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+        texts[anchor] = "".join(text for _, _, text in parts[first:end])
+    return texts
+
+
+def claims():
+    for page in PAGES:
+        for paragraph in re.split(r"\n\n|\n- |\n\|", page.read_text()):
+            flat = " ".join(paragraph.split())
+            for link in LINK.finditer(flat):
+                target = (page.parent / link[1]).resolve()
+                if target.parent == EVIDENCE:
+                    yield page.name, target.name, link[2], re.split(r"[.:] (?=[A-Z*`])", flat[: link.start()])[-1]
+
+
+def test_figures_of_the_readme_are_in_a_table():
+    known = [numbers(table) for table in chain.from_iterable(tables(page.read_text()) for page in PAGES)]
+    (figures,) = (table for table in tables(README.read_text()) if table.startswith("| task | result | command |"))
+    for line in figures.splitlines()[2:]:
+        figure = numbers(line.strip("|").split(" | ")[1])
+        assert figure and any(figure <= each for each in known), line
+
+
+def test_fractions_of_claims_are_in_the_measurements():
+    known, found = {page.name: sections(page.read_text()) for page in EVIDENCE.glob("*.md")}, list(claims())
+    assert len(found) > 10
+    for page, evidence, anchor, sentence in found:
+        fractions = {number for number in numbers(sentence) if "." in number}
+        assert fractions <= numbers(known[evidence][anchor]), (page, evidence, anchor, sentence)

@@ -115,7 +115,6 @@ def test_connection_is_an_open_socket_with_an_open_other_end(monkeypatch):
     ],
 )
 def test_rank_is_read_only_below_a_launcher(name, variables, rank):
-    """A shell may be between launcher and rank."""
     inner = "from hpcml.launcher import launched_rank; print(launched_rank())"
     outer = (
         f"import ctypes, subprocess, sys\nctypes.CDLL(None).prctl(15, {name.encode()!r})\n"

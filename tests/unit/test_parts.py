@@ -1,7 +1,5 @@
 """`./launch/test.sh` skips only tests whose inputs have not changed, and counts them."""
 
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -10,21 +8,6 @@ from support import parts
 from support.repository import commit_all, git
 
 TOP = Path(__file__).parents[2]
-TESTS = """
-import pytest
-pytest_plugins = ["support.more"]
-
-def test_always():
-    pass
-
-@pytest.mark.more("files")
-def test_files():
-    pass
-
-@pytest.mark.parametrize("x", [1, pytest.param(2, marks=pytest.mark.more("kernels"))])
-def test_one_case(x):
-    pass
-"""
 
 
 @pytest.mark.parametrize(
@@ -53,7 +36,6 @@ def test_every_pattern_of_inputs_matches_a_file():
 
 @pytest.fixture
 def clone(tmp_path, monkeypatch):
-    """A function that runs git in a repository with one commit."""
     monkeypatch.setattr(parts, "TOP", tmp_path)
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
         monkeypatch.delenv(name, raising=False)
@@ -82,29 +64,3 @@ def test_runs_all_parts_or_those_that_changed_since_the_commit_that_passed(clone
     (tmp_path / "slurm").mkdir()
     (tmp_path / "slurm" / "new.sh").touch()
     assert parts.parts_to_run() == ["disturbances", "documents"]
-
-
-def test_runs_requested_parts_and_counts_the_others(tmp_path, monkeypatch):
-    (tmp_path / "test_x.py").write_text(TESTS)
-    monkeypatch.setenv("PYTHONPATH", str(TOP / "tests"))
-    monkeypatch.setenv("HPCML_LEFT_OUT", str(tmp_path / "left"))
-    for name in ("PYTEST_XDIST_WORKER", "PYTEST_ADDOPTS"):
-        monkeypatch.delenv(name, raising=False)
-
-    def passed(asked, *names):
-        monkeypatch.delenv("HPCML_PARTS", raising=False)
-        if asked is not None:
-            monkeypatch.setenv("HPCML_PARTS", asked)
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir=.", *names]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
-        assert done.returncode == 0, done.stdout
-        return done.stdout.splitlines()[-1]
-
-    assert "2 passed, 2 deselected" in passed("", "test_x.py")
-    assert "3 passed, 1 deselected" in passed("kernels types", "test_x.py")
-    assert "2 passed, 2 deselected" in passed(None, "test_x.py")
-    assert "1 passed" in passed(None, "test_x.py::test_files")
-    lines = (tmp_path / "left").read_text().splitlines()
-    assert lines[:3] == ["files 1", "kernels 1", "files 1"]
-    report = parts.left_out(lines[:2], ["versions"])
-    assert "2 tests" in report and "kernels (1)" in report and "files (1)" in report and "versions" not in report

@@ -1,6 +1,5 @@
 """A new method needs one file and one entry of the registry; commands, files, Python and the tests then use it."""
 
-import importlib.util
 import inspect
 import os
 import subprocess
@@ -88,18 +87,8 @@ def test_method_is_tuned(data, tmp_path):
     assert Model(tmp_path / "run" / "model.h5").attrs["method"] == "toy"
 
 
-def test_pages_describe_the_method():
-    spec = importlib.util.spec_from_file_location("generated", TESTS.parent / "docs" / "generated.py")
-    pages = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(pages)
-    page = pages.on_page_markdown("<!-- table of methods -->\n<!-- options of toy -->\n<!-- classifiers -->")
-    assert "| `toy` | a method to play with | hinge | `ToyClassifier` |" in page and "| `--zeal` | `1.0` |" in page
-    assert "::: support.toy.ToyClassifier" in page and "| `zeal` | float, default 1.0 |" in page
-
-
 @pytest.mark.more("methods")
 def test_conformance_tests_run_for_the_method():
-    """In another process, because they read the registry when they are imported."""
     files = [str(TESTS / "conformance" / f"test_{name}.py") for name in ("methods", "estimators")]
     arguments = [*files, "-k", "toy", "-q", "-W", "ignore", "-p", "no:cacheprovider"]
     code = f"""

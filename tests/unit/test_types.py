@@ -20,7 +20,7 @@ from hpcml.methods.registry import METHODS
 TOP = Path(hpcml.__file__).parents[1]
 RIGHT = """
 from pathlib import Path
-from typing import Any, Literal, assert_type
+from typing import assert_type
 
 import numpy as np
 from mpi4py import MPI
@@ -31,38 +31,26 @@ from hpcml.evaluation.bioasq import BioasqEvaluation
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.explain import Explanation, WhyRows
 from hpcml.evaluation.unlearnt import Learnability
-from hpcml.evaluation.wrong import MostWrong
 from hpcml.tuning.tune import TuneReport
 
 assert_type(hpcml.convert("jsonl", [Path("docs.jsonl")], "docs.h5", min_df=2, fields=["title=T", "text=A"]), ConvertReport)
-hpcml.convert("pubmed", ["1.xml.gz", "2.xml.gz"], "docs.h5", test_years=[2019, "2021-"], descriptors="desc.xml")
 trained = hpcml.train("dual", "docs.h5", Path("run"), label=["sea"], lam=0.1, dual_tol=0.01, show_gaps=True, force=True)
 assert_type(trained.model, Path)
-hpcml.train(method="probe", data=Path("docs.h5"), output="run", epsilon=0.01, bias=False, lam="0.1X/m", resume=True)
 assert_type(hpcml.train("mbw", "docs.h5", "run", final=True).error, float)
 hpcml.train("psbml", "docs.h5", "run", base=("tree", "max_depth=5"), grid="2x2", judge="auc", label="sea")
-learners: list[Literal["mbw", "pa"]] = ["mbw", "pa"]
-for learner in learners:
-    hpcml.train(learner, "docs.h5", learner, shuffle=True)
-options: dict[str, Any] = {"dual_tol": 0.01}
-hpcml.train("dual", "docs.h5", "run", **options)
 assert_type(hpcml.tune("docs.h5", "tuned", folds=3, lambdas=np.logspace(-2, 2, 5), weights=(1, 4), by="f1"), TuneReport)
 assert_type(hpcml.evaluate("run", "docs.h5", labels=range(3), csv="a.csv"), Evaluation)
 assert_type(hpcml.evaluate("run", "docs.h5", measures="bioasq", descriptors="desc.xml"), BioasqEvaluation)
 assert_type(hpcml.predict(hpcml.open_model("run"), "docs.h5", "out.csv", top=3), Path)
-print(hpcml.threshold("run", "docs.h5", "label", method="half"), hpcml.calibrate("run", "docs.h5", split="valid"))
 assert_type(hpcml.explain("run", comm=MPI.COMM_WORLD), Explanation | None)
 assert_type(hpcml.explain("run", "docs.h5", row="17", json="why.json"), WhyRows)
-assert_type(hpcml.explain("run", "docs.h5", wrong=3, unlearnt=False), MostWrong)
 assert_type(hpcml.explain("run", "docs.h5", unlearnt=True), Learnability)
-assert_type(hpcml.duplicates("docs.h5", similarity=0.9).n_pairs, int)
 assert_type(hpcml.cross_validate(["dual"], ["docs.h5"], folds=3, seed=1), hpcml.CrossValidation)
 with hpcml.Dataset.from_sparse([[1.0]], [["sea"]], "rows.h5", label_names=["sea"], test_share=0.2) as data:
     assert_type(data, hpcml.Dataset)
 rows, classes = [[0.0], [1.0]], ["no", "yes"]
 assert_type(hpcml.DualClassifier(loss="hinge", lam=0.1).fit(rows, classes), hpcml.DualClassifier)
 assert_type(hpcml.OnlineClassifier("mbw").partial_fit(rows, classes, classes=classes), hpcml.OnlineClassifier)
-assert_type(hpcml.PsbmlClassifier("tree", grid="2x1").fit(rows, classes), hpcml.PsbmlClassifier)
 """
 
 # Every line but the first is wrong.
@@ -72,26 +60,19 @@ hpcml.trian
 hpcml.train("dual", "docs.h5")
 hpcml.train("dual", "docs.h5", "run", dual_toll=3)
 hpcml.train("dual", "docs.h5", "run", dual_tol="0.1")
-hpcml.train("dual", "docs.h5", "run", epsilon=0.1)
 hpcml.train("dula", "docs.h5", "run")
 hpcml.train("dual", "docs.h5", "run", True)
-hpcml.train("elastic-net", "docs.h5", "run", bias=False)
 hpcml.train("dual", "docs.h5", "run").error
 hpcml.tune("docs.h5", "run", lambdas=["0.1"])
-hpcml.retrain("run", "docs.h5", "again", dual_tol=0.1)
 hpcml.evaluate("run", "docs.h5", "test")
 hpcml.evaluate("run", "docs.h5", measures="bioasq").macro("f1")
 hpcml.predict("run", "docs.h5", "out.csv", top="3")
 hpcml.convert("cvs", "docs.csv", "docs.h5")
 hpcml.convert("jsonl", "docs.jsonl", "docs.h5", delimiter=";")
-hpcml.threshold("run", "docs.h5", "labels")
 hpcml.explain("run", "docs.h5", row=["1"], unlearnt=True)
 hpcml.calibrate("run")
-hpcml.cross_validate(["dual"], ["docs.h5"], fold=3)
 hpcml.Dataset.from_sparse([[1.0]], [1])
 hpcml.DualClassifier(lamb=1.0)
-hpcml.OnlineClassifier(method=1)
-hpcml.StagedSvmClassifier(svm_c=[1])
 """
 
 CHECKERS = {"mypy": ("--strict", "--cache-dir=cache"), "pyright": ()}
@@ -125,7 +106,6 @@ def test_lists_its_names():
 
 
 def read_signatures(name):
-    """The signature of a function in the stub for each method or source."""
     for node in ast.parse((TOP / "hpcml" / "__init__.pyi").read_text()).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             for literal in ast.walk(node.args.args[0].annotation.slice):

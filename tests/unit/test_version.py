@@ -23,7 +23,6 @@ def set_number(folder, number):
 
 @pytest.fixture
 def clone(tmp_path):
-    """A repository with hpcml/version.py in its first commit."""
     folder = tmp_path / "clone"
     (folder / "hpcml").mkdir(parents=True)
     set_number(folder, NUMBER)

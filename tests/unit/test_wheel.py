@@ -7,7 +7,6 @@ import sys
 import tarfile
 import tomllib
 import zipfile
-from email.parser import Parser
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,6 @@ def build(folder, what=BUILD):
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory):
-    """A folder with the wheel and the source distribution of a copy of this clone with one commit."""
     pytest.importorskip("setuptools", minversion="77", reason="building needs setuptools 77 (pip install '.[test]')")
     clone, folder = PACKAGE.parent, tmp_path_factory.mktemp("clone")
     of_git = [name for name in (".gitattributes", ".gitignore") if (clone / name).exists()]  # not in a source distribution
@@ -48,14 +46,12 @@ def dist(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def version(dist):
-    """The version of that copy."""
     if not COMMIT.startswith("$"):
         pytest.skip("these files are of a source distribution, whose commit is fixed")
     return f"{NUMBER}+g{git(dist.parent, 'rev-parse', 'HEAD')[:8]}"
 
 
 def version_of(folder):
-    """Return the version of hpcml in a folder, without the packages of this environment."""
     code = f"import sys; sys.path.insert(0, {str(folder)!r}); import hpcml; print(hpcml.__version__)"
     return subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
@@ -72,12 +68,6 @@ def test_distributions_have_the_version_of_their_commit(dist, version, tmp_path)
     unpacked = tmp_path / f"hpcml-{version}"
     again = build(unpacked, "from setuptools import build_meta as b; b.build_wheel('dist')")
     assert [each.name for each in again.iterdir()] == [wheel.name]
-
-
-def test_archive_of_git_has_the_version_of_its_commit(dist, version, tmp_path):
-    git(dist.parent, "archive", "-o", str(tmp_path / "a.tar"), "HEAD", "hpcml/__init__.py", "hpcml/version.py")
-    shutil.unpack_archive(tmp_path / "a.tar", tmp_path / "archive", filter="data")
-    assert version_of(tmp_path / "archive") == version
 
 
 def package_files():
@@ -109,18 +99,6 @@ def test_source_distribution_has_documentation_and_tests(dist):
     files = {name for name in files if "__pycache__" not in name and not name.endswith((".h5", ".pyc"))}
     assert names >= package_files() | files | {*FILES, "pyproject.toml", "setup.py"}
     assert not [name for name in names if "__pycache__" in name]
-
-
-def test_description_has_no_dead_link(dist):
-    (wheel,) = dist.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        about = Parser().parsestr(archive.read(name).decode())
-    assert about["Description-Content-Type"] == "text/markdown"
-    text = about.get_payload()
-    assert not re.search(r"\]\((?!https?://)", text) and "<!--" not in text
-    files = set(re.findall(r"`([\w./-]+\.(?:md|cff))`", text))
-    assert files and all((PACKAGE.parent / name).is_file() for name in files)
 
 
 def test_extra_all_has_every_extra_of_users_and_one_mpi():

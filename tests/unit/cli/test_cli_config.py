@@ -31,7 +31,6 @@ def start():
 
 
 def parse(*tokens):
-    """Return the error of a command line before MPI starts; None without an error."""
     try:
         cli.run([str(token) for token in tokens], start)
     except Started:

@@ -24,7 +24,6 @@ with cleanup_on_exit(lambda: Path({unfinished!r}).unlink()):
 
 
 def run(tmp_path, body, env=None):
-    """Return the exit code, stderr, and whether the unfinished file was removed."""
     unfinished = tmp_path / "unfinished"
     unfinished.touch()
     command = [sys.executable, "-c", PROGRAM.format(unfinished=str(unfinished), body=body.replace("\n", "\n    "))]
@@ -90,7 +89,6 @@ def test_rank_without_its_launcher_ends(tmp_path):
 
 
 def test_signal_to_one_rank_ends_its_neighbour_too():
-    """The parent takes the place of the launcher; rank 0 must end by the signal and print it."""
     rank = (
         "import time\nfrom hpcml.cli.guard import Guard\nfrom hpcml.signals import StopSignals\n"
         "Guard(StopSignals().__enter__()).start()\nprint('ready', flush=True)\ntime.sleep(60)\n"

@@ -31,7 +31,6 @@ def printed(capsys, *tokens):
 
 
 def list_groups(text):
-    """Return the groups of a help text, each with its names."""
     groups = {}
     for line in text.splitlines():
         if re.match(r"\S", line):
@@ -59,7 +58,6 @@ def test_lists_every_method_in_its_group(tokens, capsys):
 
 @pytest.mark.parametrize("tokens", [("convert", "csv"), ("convert", "pubmed"), *((name,) for name in NAMES)], ids=" ".join)
 def test_help_shows_words_in_angle_brackets(tokens, monkeypatch, capsys):
-    """Markdown takes them for HTML and drops them, unless they are code."""
     monkeypatch.setenv("COLUMNS", "1000")
     text = printed(capsys, *tokens, "--help")
     known = option_help(cli.import_operation(tokens[0])) | (option_help(ConvertOptions) if tokens[0] == "convert" else {})
@@ -75,7 +73,6 @@ def test_train_without_a_method_lists_the_methods():
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_source_has_only_its_own_options(source, capsys):
-    """In its help, on the command line and in Python."""
     own, every = set(SOURCES[source].options), {each.name for each in fields(ConvertOptions)}
     shown = set(re.findall(r"^\W{1,6}(--[a-z-]+)", printed(capsys, "convert", source, "--help"), re.MULTILINE))
     assert {"test_share", "seed"} <= own <= every

@@ -35,7 +35,6 @@ def no_mpi():
 
 @pytest.fixture
 def script(capsys, monkeypatch):
-    """A function that returns the script of a command line."""
     monkeypatch.setenv("MPI4PY_RC_INITIALIZE", "0")  # restored at the end; `job` sets it
     monkeypatch.setattr(job, "distributions", lambda name: [name])
 
@@ -52,7 +51,6 @@ def directives(text, prefix):
 
 
 def launch_line(text):
-    """Return the line that starts the ranks."""
     code = "".join(line for line in text.splitlines(keepends=True) if line[0] != "#")
     (line,) = re.findall(r"^(?:HPCML_EXIT_FILE=\$exit_file )?((?:\S+ )+hpcml .*)$", code, re.MULTILINE)
     return line
@@ -138,13 +136,7 @@ def test_options_of_the_job_may_be_anywhere(script):
     assert directives(text, "#SBATCH ")[1:3] == ["--nodes=4 --ntasks-per-node=1 --cpus-per-task=1", "--time=02:00:00"]
 
 
-def test_words_after_two_dashes_belong_to_the_command(script):
-    text = script("--scheduler slurm --nodes 2 -- plan dual data.h5 --nodes 7")
-    assert launch_line(text).endswith(" hpcml plan dual data.h5 --nodes 7") and "--nodes=2 " in text
-
-
 def list_flags(app, path=()):
-    """Yield each flag and its command, for all commands below an app."""
     for name in app:
         if not name.startswith("-"):
             if app[name].default_command is None:
@@ -155,7 +147,6 @@ def list_flags(app, path=()):
 
 
 def test_no_other_command_but_plan_has_a_flag_of_the_job():
-    """Else the job would take the flag from its command."""
     flags = list(list_flags(cli.build()))
     of_job = {flag for flag, command in flags if command == "job"}
     assert {"--scheduler", "--time", "--partition", "--queue", "--requeue"} <= of_job
@@ -269,7 +260,6 @@ def test_scripts_are_valid_bash(script, scheduler, requeue):
 
 @pytest.mark.parametrize("path", sorted(SLURM.iterdir()), ids=lambda path: path.name)
 def test_files_of_the_folder_slurm_are_up_to_date(script, path):
-    """To renew one, run the command in it and replace the folder in PATH."""
     text = path.read_text()
     (line,) = re.findall(r"^# Printed by: hpcml job (.*)$", text, re.MULTILINE)
     assert text == script(line).replace(f"export PATH={PYTHON}:", "export PATH=/path/to/environment/bin:")

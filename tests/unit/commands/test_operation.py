@@ -61,7 +61,6 @@ toy = make_function(Toy, "toy")
 
 
 def parse(*tokens):
-    """Return the operation of a command line."""
     app = App(name="hpcml")
     app.command(make_command(Toy), name="toy")
     command, bound, _ = app.parse_args(["toy", *tokens], exit_on_error=False, print_error=False)
@@ -129,8 +128,6 @@ def test_builds_only_the_command_of_the_command_line(name):
 
 @dataclass(frozen=True)
 class Bounds:
-    """Options with bounds."""
-
     share: Annotated[float | None, Between(0, 1)] = None
     size: Annotated[float, Range(0)] = 1.0
     offset: Annotated[float, Range(-math.inf)] = 0.0

@@ -1,6 +1,5 @@
 """BioASQ's measures against their definitions, and what a user gets."""
 
-import itertools
 import json
 
 import numpy as np
@@ -15,7 +14,7 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.bioasq import FLAT, evaluate_bioasq
-from hpcml.evaluation.hierarchy import Hierarchy, smallest_cover
+from hpcml.evaluation.hierarchy import Hierarchy
 from hpcml.log import Log
 from hpcml.model.linear import Model
 
@@ -35,7 +34,6 @@ LABELS = sorted([*PLACES, "D9"])  # D9 is not in the file
 
 @st.composite
 def thesauri(draw):
-    """Places of up to 12 descriptors, each new one below one to three others or at a top, and two sets of their names."""
     places = {"T1": ("A01",), "T2": ("B01",)}
     for number in range(draw(st.integers(1, 10))):
         parents = draw(st.lists(st.sampled_from([place for all_of in places.values() for place in all_of]), min_size=1, max_size=3))
@@ -56,19 +54,6 @@ def test_ancestors_of_any_thesaurus(found, random):
     assert Hierarchy(dict(mixed)).measures(true, given_) == pytest.approx(expected), "an order matters"
 
 
-def test_labels_above_each_other_stay():
-    circle = Hierarchy({"D1": ("A01", "B01.100"), "D2": ("B01", "A01.100")})
-    assert circle.lowest(["D1", "D2"]) == {"D1", "D2"}
-    assert circle.measures(["D1", "D2"], ["D1", "D2"]) == (1, 1, 1)
-
-
-@settings(max_examples=60)
-@given(st.lists(st.sets(st.sampled_from("abcdefg"), min_size=1), max_size=6))
-def test_the_fewest_that_every_choice_has(choices):
-    every = (set(each) for size in range(8) for each in itertools.combinations("abcdefg", size))
-    assert smallest_cover(choices) == next(each for each in every if all(each & choice for choice in choices))
-
-
 def test_ancestors_by_hand():
     tree = Hierarchy(PLACES)
     assert tree.measures(["D3"], ["D3"]) == (1, 1, 1)
@@ -85,7 +70,6 @@ def test_ancestors_by_hand():
 
 
 def files(folder, seed, threshold=0.0):
-    """A model of the labels D1 to D6 and X1, data with D1 to D9: what it gives is by W."""
     rng = np.random.default_rng(seed)
     X, names = rng.standard_normal((40, 6)), [*LABELS[:6], "X1"]
     X[7] = 0

@@ -24,7 +24,6 @@ N_FEATURES, N_COLUMNS, N_ROWS = 60, 40, 12
 
 
 def weights_of(rng, n_labels, n_columns):
-    """Weights with a long tail, some below 0, a few labels that have nearly all, and many labels that are the same."""
     W = rng.lognormal(-1, 1, (n_labels, n_columns)) * (rng.random((n_labels, n_columns)) < 0.08)
     many = rng.choice(n_labels, n_labels // 50, replace=False)
     W[many] = rng.standard_normal((many.size, n_columns)) * 3
@@ -34,7 +33,6 @@ def weights_of(rng, n_labels, n_columns):
 
 
 def files(folder, seed, n_labels=700, precision="<f4", below=0.1, sigmoids=False):
-    """Paths of data, with a row without values, and of a model with folded columns; `below`: rows with values below 0."""
     rng = np.random.default_rng(seed)
     X = sp.random(N_ROWS, N_FEATURES, 0.3, "csr", random_state=rng, data_rvs=rng.random).toarray()
     X[0], X[1] = 0, X[1] * 1e4
@@ -59,7 +57,6 @@ def opened(data, path):
 
 
 def expected(model, scorer, size):
-    """(labels, scores) of the best, from all scores: the largest values first, of equal ones the lower numbers."""
     indptr, indices, data = scorer.csr
     W = sp.csr_matrix((model.W.data, model.W.indices, model.W.indptr), (model.n_labels, model.n_columns)).toarray().astype(float)
     scores = np.zeros((indptr.size - 1, model.n_labels))
@@ -83,7 +80,6 @@ def check(model, scorer, found, size, rows=None):
 
 @pytest.fixture
 def few(monkeypatch):
-    """Few labels are enough for an index, and there are several tiles of the table."""
     monkeypatch.setattr(top, "LEAST_LABELS", 1)
     monkeypatch.setattr(top, "MOST_HEAVY", 1)
     monkeypatch.setattr(top, "LEAST_A_BEST", 0)
@@ -93,7 +89,6 @@ def few(monkeypatch):
 @pytest.mark.parametrize("size", [1, 40])
 @pytest.mark.parametrize(("sigmoids", "precision"), [(False, "<f8"), (True, "<f4")])
 def test_the_best_labels(tmp_path, monkeypatch, few, frequent, size, sigmoids, precision):
-    """All, some, or no columns are frequent; values below 0 and ties occur."""
     monkeypatch.setattr(top, "FREQUENT", frequent)
     monkeypatch.setattr(top, "TABLE_BYTES", 1000)
     model, scorer = opened(*files(tmp_path, size, precision=precision, sigmoids=sigmoids))
@@ -111,7 +106,6 @@ def test_of_other_models(tmp_path, monkeypatch, few, seed):
 
 
 def test_labels_that_bounds_exclude_are_not_scored(tmp_path, monkeypatch, few):
-    """The weights by columns, which all scores of a row are made of, are spoilt: nothing looks at them."""
     monkeypatch.setattr(top, "TABLE_BYTES", 1000)
     rng = np.random.default_rng(0)
     W = rng.random((5000, 600)) * (rng.random((5000, 600)) < 0.01)
@@ -139,7 +133,6 @@ def test_index_is_used_only_where_its_bounds_hold(tmp_path, monkeypatch):
 @pytest.mark.parametrize("n_rows", [128, 129])
 @pytest.mark.parametrize("bias", [0.0, 1000.0])
 def test_batches_of_rows(tmp_path, monkeypatch, few, n_rows, bias):
-    """A row many times; with an intercept that says more than the weights, too many labels are left to go on."""
     monkeypatch.setattr(top, "TABLE_BYTES", 1000)
     data, path = files(tmp_path, 5, 6000, below=0.0)
     with h5py.File(path, "r+") as file:

@@ -9,7 +9,6 @@ from sklearn.metrics import ndcg_score
 from support import make
 from support.judged import judged
 from support.oracles_thresholds import f1
-from support.tables import table
 
 import hpcml
 from hpcml import mpi
@@ -25,7 +24,6 @@ SLOPE, OFFSET = np.array([90.0, 0.3, 1.0, 0.0, 40.0, 2.0]), np.array([-1.0, 2.0,
 
 @pytest.fixture(params=["dense", "sparse"])
 def files(request, tmp_path):
-    """A model whose labels have sigmoids of very different slopes, one flat and one with probabilities that round to 1."""
     X, Y = make.random_data(0, 80, 12, 6)
     W, bias = np.random.default_rng(1).standard_normal((6, 12)), np.random.default_rng(2).standard_normal(6)
     data = make.dataset(tmp_path / "data.h5", X, Y, splits={"valid": np.arange(80)})
@@ -87,7 +85,6 @@ def test_most_wrong_pairs_of_all_labels_are_by_log_odds(files, tmp_path):
 
 
 def tied_precision(true, values):
-    """Average precision, as the mean over positives of the expected precision at their place in a random order of ties."""
     total, hits, above = 0.0, 0, 0
     for value in np.unique(values)[::-1]:
         n, r = int((values == value).sum()), int(true[values == value].sum())
@@ -95,18 +92,6 @@ def tied_precision(true, values):
             total += r / n * (hits + 1 + (i - 1) * (r - 1) / max(1, n - 1)) / (above + i)
         hits, above = hits + r, above + n
     return total / hits
-
-
-def test_best_labels_of_rows(files, tmp_path):
-    data, model, scores, _ = files
-    names, best = hpcml.open_model(model).label_names, best_of(log_odds(scores), 4)
-    assert best.tolist() != best_of(scores, 4).tolist()
-    assert best.tolist() != best_of(1 / (1 + np.exp(-log_odds(scores))), 4).tolist()  # probabilities round to 1 and are equal
-    hpcml.predict(model, data, tmp_path / "best.csv", split="all", top=4)
-    p, lines = 1 / (1 + np.exp(-log_odds(scores))), table(tmp_path / "best.csv")
-    assert [line["id"] for line in lines] == [str(row) for row in range(len(best)) for _ in range(4)]
-    assert [line["label"] for line in lines] == [names[label] for label in best.ravel().tolist()]
-    assert [float(line["probability"]) for line in lines] == pytest.approx(np.take_along_axis(p, best, axis=1).ravel().tolist())
 
 
 def test_one_threshold_is_one_probability(files, tmp_path):

@@ -5,19 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.calibration import _SigmoidCalibration
-from sklearn.metrics import average_precision_score, brier_score_loss, f1_score, roc_auc_score
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from support import oracles_thresholds as oracles
 
 from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation import decision_kernels as kernels
 from hpcml.evaluation.decision import KAPPA, TAU, decide, decide_together, own_threshold, summarise
-from hpcml.evaluation.probabilities import ProbabilityCounts, probabilities
 from hpcml.measures import MEASURES, auc, average_precision
-from hpcml.mpi import self_comm
 
 
 def drawn(seed, n=300, positives=9, ties=False, shift=1.5):
-    """Scores and truth of one label."""
     rng = np.random.default_rng(seed)
     truth = np.zeros(n, dtype=bool)
     truth[rng.permutation(n)[:positives]] = True
@@ -26,7 +23,6 @@ def drawn(seed, n=300, positives=9, ties=False, shift=1.5):
 
 
 def logistic(seed, n, offset, slope=2.0):
-    """Scores whose log-odds are slope · score + offset, and a truth drawn by them."""
     rng = np.random.default_rng(seed)
     scores = rng.standard_normal(n) * 1.5
     return scores.astype(np.float32), rng.random(n) < 1 / (1 + np.exp(-slope * scores - offset))
@@ -75,13 +71,6 @@ def test_a_sigmoid_is_platts(seed, n, offset):
         assert out[0] == 0 and sigmoid(scores, out) == pytest.approx(np.full(n, targets.mean()), abs=1e-6)
 
 
-def test_sigmoids_of_summaries_are_those_of_the_rows():
-    cases = [logistic(seed, 4_000, offset) for seed, offset in enumerate((-7, -4, -2, 0))]
-    for (scores, truth), pair in zip(cases, decide(sums(cases), kappa=0).sigmoids, strict=True):
-        peer = _SigmoidCalibration().fit(scores.astype(np.float64), truth)
-        assert sigmoid(scores, pair) == pytest.approx(peer.predict(scores.astype(np.float64)), abs=0.01)
-
-
 def test_a_threshold_lies_between_its_own_and_that_of_labels_as_frequent():
     summaries = sums([drawn(seed, 400, positives) for seed, positives in enumerate([2, 2, 3, 5, 40, 44, 200])])
     own, mixed, shared = (decide(summaries, tau).thresholds for tau in (0.0, TAU, 1e15))
@@ -93,7 +82,6 @@ def test_a_threshold_lies_between_its_own_and_that_of_labels_as_frequent():
 
 
 def test_scores_on_scales_of_their_own_are_standardised():
-    """Thresholds and probabilities follow where each label's scores are moved and stretched, by far."""
     cases = [drawn(seed, 1_000, 3 + seed % 5, shift=4.0) for seed in range(30)]
     rng = np.random.default_rng(1)
     shift, scale = 20 * rng.standard_normal(30), np.exp(rng.standard_normal(30))
@@ -110,7 +98,6 @@ def test_scores_on_scales_of_their_own_are_standardised():
 
 
 def test_rare_labels_gain_on_other_rows():
-    """80 labels of few rows: thresholds and sigmoids that lean on each other do better on fresh rows than each alone."""
     n, offsets = 2_000, np.linspace(-9.5, -8, 80)
     cases, fresh = ([logistic(1000 * k + seed, n, offset) for seed, offset in enumerate(offsets)] for k in (1, 2))
     alone, together = decide(sums(cases), 0, 0), decide(sums(cases))
@@ -131,7 +118,6 @@ def test_rare_labels_gain_on_other_rows():
 
 
 def test_one_probability_for_all_labels_has_nearly_the_largest_micro_f1():
-    """Of all probabilities of all rows by brute force; better than what is best for each label, which answers another question."""
     cases = [
         logistic(seed, 400, offset, slope) for seed, (offset, slope) in enumerate([(-1, 3), (-3, 2), (-5, 2), (-6, 1), (0, -2)])
     ]
@@ -181,26 +167,3 @@ def test_what_cannot_be_decided_is_refused():
             summarise(scores, np.flatnonzero(truth))
     with pytest.raises(DataError, match="no rows"):
         summarise(np.empty(0), np.empty(0, dtype=np.int64))
-
-
-@pytest.mark.parametrize("blocks", [1, 7])
-def test_brier_score_and_calibration_error(blocks):
-    rng = np.random.default_rng(4)
-    scores, truth = rng.standard_normal((90, 5)) * 3, rng.random((90, 5)) < [0.5, 0.1, 0.02, 0.9, 0]
-    slope, offset = np.array([1.0, 2, 0, 9, 1]), np.array([0.0, -1, -4, 2, 1])
-    counted = ProbabilityCounts((slope, offset), np.arange(5), 90)
-    for rows in np.array_split(np.arange(90), blocks):
-        counted.add(0, scores[rows, :2], 0, None)
-        counted.add(0, scores[rows, 2:], 2, None)
-    labels, rows = np.nonzero(truth.T)
-    counted.finish(self_comm(), labels, scores[rows, labels])
-    p = 1 / (1 + np.exp(-scores * slope - offset))
-    assert probabilities(scores, slope, offset) == pytest.approx(p, rel=1e-14)
-    assert counted.brier == pytest.approx([brier_score_loss(truth[:, k], p[:, k]) for k in range(5)], abs=1e-9)
-    bins = np.minimum((10 * p).astype(int), 9)
-    gaps = np.array([[(p - truth)[bins[:, k] == b, k].sum() for b in range(10)] for k in range(5)])
-    assert counted.ece == pytest.approx(np.abs(gaps).sum(axis=1) / 90, abs=1e-9)
-    assert counted.micro == pytest.approx({"brier": ((p - truth) ** 2).mean(), "ece": np.abs(gaps.sum(axis=0)).sum() / 450})
-    (line,) = counted.by_positives(np.full(5, 7))
-    assert (line.positives, line.n_labels) == ("5-9", 5)
-    assert (line.mean_probability, line.frequency) == pytest.approx((p.mean(), truth.mean()))

@@ -13,6 +13,7 @@ from support import oracles_ranking as oracles
 from support.judged import judged
 from support.tables import table
 
+import hpcml
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation import MEASURES
 from hpcml.log import joined
@@ -69,7 +70,6 @@ def test_labels_are_matched_by_name(tmp_path):
 
 @pytest.mark.parametrize("ties", [False, True])
 def test_labels_that_the_model_does_not_know_are_missed(tmp_path, ties):
-    """As in a ranking where they come behind everything and are never retrieved; a subset that was asked for has none."""
     X, Y = make.random_data(6, 60, 10, 7)
     rng = np.random.default_rng(7)
     W, bias = rng.standard_normal((5, 10)), rng.standard_normal(5)
@@ -130,19 +130,6 @@ def test_what_does_not_fit_is_refused(tmp_path):
         run(tmp_path, np.eye(3), np.eye(3), np.array([[1.0, 0, 0], [np.nan, 0, 0], [0, 0, 0]]))
 
 
-def test_misclassified_rows_are_counted(tmp_path):
-    X, Y = make.random_data(8, 40, 9, 4)
-    W = np.random.default_rng(9).standard_normal((4, 9))
-    result = run(tmp_path, X, Y, W)
-    wrong = ((scores_of(X, W, 0) > 0) != (Y.toarray() > 0)).sum(axis=0)
-    assert result.values["misclassified"].tolist() == wrong.tolist()
-    assert result.micro["misclassified"] == wrong.sum()
-    assert result.macro("misclassified") == wrong.mean()
-    assert "misclassified row-label" not in str(result)
-    result.verbose = True
-    assert f"misclassified row-label pairs: {wrong.sum()}, {wrong.mean():.1f} per label" in str(result)
-
-
 def test_reports_hold_every_value(tmp_path):
     X, Y = make.random_data(6, 50, 8, 12)
     Y = sp.csr_matrix(Y.toarray() * (np.arange(12) != 3))
@@ -170,3 +157,46 @@ def test_reports_hold_every_value(tmp_path):
         with pytest.raises(DataError, match=r"out: the folder .*nowhere does not exist; create it first"):
             write(out / "nowhere" / "out")
     assert sorted(path.name for path in out.iterdir()) == ["folder", "out.csv", "out.json"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("made"), np.random.default_rng(3)
+    X = sp.random(90, 40, 0.2, "csr", np.float32, random_state=5)
+    Y = sp.csr_matrix(rng.random((90, 5)) < [0.5, 0.3, 0.2, 0.1, 0.4], dtype=np.float32)
+    splits = ["train" if k % 3 else "test" for k in range(90)]
+    dataset = hpcml.Dataset.from_sparse(X, Y, folder / "made.h5", splits=splits)
+    hpcml.train("dual", folder / "made.h5", folder / "run")
+    yield X, Y, np.array(splits), dataset, hpcml.Model(folder / "run" / "model.h5")
+    dataset.file.close()
+
+
+def test_rows_and_labels_of_a_split(made):
+    X, Y, splits, dataset, _ = made
+    for split in ("train", "test", "all"):
+        chosen = np.flatnonzero(splits == split) if split != "all" else np.arange(90)
+        assert (dataset.matrix(split) != X[chosen]).nnz == 0 and (dataset.labels(split) != Y[chosen]).nnz == 0
+    assert dataset.matrix("test").dtype == dataset.labels("test").dtype == np.float32
+
+
+def test_weights_of_all_labels_and_of_some(made):
+    model = made[-1]
+    np.testing.assert_array_equal(model.weight_matrix().toarray(), model.weights())
+    np.testing.assert_array_equal(model.weight_matrix(np.array([3, 1])).toarray(), model.weights(np.array([3, 1])))
+    assert model.weight_matrix(np.array([], dtype=int)).shape == (0, 40)
+
+
+def test_measures_are_those_of_evaluate(made):
+    *_, dataset, model = made
+    scores = dataset.matrix("test") @ model.weight_matrix().T + model.bias
+    found, expected = hpcml.evaluate_scores(scores, dataset.labels("test")), hpcml.evaluate(model.path, dataset.path)
+    for name, values in found.values.items():
+        np.testing.assert_allclose(values, expected.values[name], rtol=1e-12)
+        assert found.macro(name) == pytest.approx(expected.macro(name))
+    assert found.micro == pytest.approx(expected.micro) and found.precision_at == pytest.approx(expected.precision_at)
+
+
+@pytest.mark.parametrize(("scores", "words"), [([[1.0, 2.0]], "expected the same"), ([[np.nan], [1.0]], "not a finite number")])
+def test_scores_that_do_not_fit(scores, words):
+    with pytest.raises(DataError, match=words):
+        hpcml.evaluate_scores(scores, [[0], [1]])

@@ -1,6 +1,5 @@
 """Measures that are means over rows: against scikit-learn and slow twins, with thresholds and without."""
 
-import json
 import math
 
 import h5py
@@ -13,9 +12,9 @@ from support.judged import judged
 
 from hpcml import mpi
 from hpcml.errors import ConfigError
+from hpcml.evaluation.intervals import BLOCKS, Interval, bootstrap_mean
 from hpcml.evaluation.rows import PERCENT
 from hpcml.log import Log
-from hpcml.measures import propensities
 from hpcml.model import scoring
 from hpcml.model.linear import Model
 
@@ -25,7 +24,6 @@ N_POSITIVE = np.array([9, 4, 30, 1, 4, 17, 0, 25, 2, 2, 3])
 
 @pytest.fixture(params=[False, True])
 def case(request, tmp_path, monkeypatch):
-    """(dataset, model, scores, truth) of 70 rows and 11 labels, without and with ties and small blocks."""
     X, Y = make.random_data(3, 70, 12, 11)
     rng = np.random.default_rng(1)
     W, bias = rng.standard_normal((11, 12)), rng.standard_normal(11)
@@ -79,33 +77,6 @@ def test_ndcg_and_propensity_scored_precision(case):
             assert result.ndcg_at[k] == pytest.approx(expected, rel=1e-12)
 
 
-def test_propensities_are_those_of_the_paper():
-    found = propensities(np.array([0, 10, 1000]), 10_000)
-    c = (math.log(10_000) - 1) * 2.5**0.55
-    assert found == pytest.approx([1 / (1 + c * math.exp(-0.55 * math.log(n + 1.5))) for n in (0, 10, 1000)], rel=1e-14)
-    assert (np.diff(found) > 0).all() and found.max() < 1
-    assert propensities(np.array([1]), 2).tolist() == [1.0]
-
-
-def test_reports_have_them(case, tmp_path):
-    result = of_case(case)
-    result.write_json(tmp_path / "out.json")
-    content = json.loads((tmp_path / "out.json").read_text())
-    assert content["instance_f1"] == result.instance_f1
-    assert content["ndcg_at"] == {str(k): value for k, value in result.ndcg_at.items()}
-    assert content["propensity_scored_precision_at"] == {str(k): value for k, value in result.propensity_scored_at.items()}
-    assert content["by_frequency"]["from"] == "training rows"
-    assert [line["macro_f1"] for line in content["by_frequency"]["labels"]] == [line.macro_f1 for line in result.by_frequency]
-    assert content["thresholds"] == "0 for all labels"
-    assert f"per row  {result.instance_f1:.4f} ± " in str(result) and "most frequent" not in str(result)
-    result.verbose = True
-    lines = str(result).splitlines()
-    begin = next(n for n, line in enumerate(lines) if line.startswith("F1 of the most frequent labels"))
-    assert [line.split()[0] for line in lines[begin + 1 : begin + 5]] == ["all", "30", "10", "3"]  # 1 % is one label, too
-    assert f"{result.instance_f1:.4f}" in lines[begin + 1]
-    assert "thresholds: 0.5 for all labels" in str(of_case(case, 0.5))
-
-
 def test_one_label_and_models_that_do_not_tell(case, tmp_path):
     result = of_case(case, labels=[2])
     assert (result.by_frequency, result.ndcg_at, result.propensity_scored_at) == ([], {}, {})
@@ -120,3 +91,65 @@ def test_one_label_and_models_that_do_not_tell(case, tmp_path):
     assert result.by_frequency[1].micro_f1 == pytest.approx(oracles.f1(case[2][:, some] > 0, case[3][:, some], "micro"))
     with pytest.raises(ConfigError, match="--threshold nan"):
         of_case(case, math.nan)
+
+
+def files(folder, n_rows, n_copies=1):
+    X, Y = make.random_data(0, n_rows, 12, 6)
+    W = np.random.default_rng(1).standard_normal((6, 12))
+    scores, truth = X.astype(np.float64) @ W.T, Y.toarray() > 0
+    copies = np.tile(np.arange(n_rows), n_copies)
+    data = make.dataset(folder / "data.h5", X[copies], Y[copies])
+    return data, make.model(folder / "model.h5", W), scores, truth
+
+
+def check_against_numpy(intervals, scores, truth, tolerance=0.15):
+    given, n = scores > 0, len(scores)
+    hits = np.take_along_axis(truth, np.argsort(-scores, axis=1, kind="stable"), axis=1)
+    ndcg = [oracles.ndcg(scores[[row]], truth[[row]], 5) if truth[row].any() else 0.0 for row in range(n)]
+    f1 = np.array([oracles.f1(given[[row]], truth[[row]], "instance") for row in range(n)])
+    n_hits, n_given, n_true = ((given & truth).sum(axis=1), given.sum(axis=1), truth.sum(axis=1))
+    ratios = {
+        ("precision_at", 3): (hits[:, :3].sum(axis=1), np.full(n, 3)),
+        ("ndcg_at", 5): (np.array(ndcg), truth.any(axis=1)),
+        ("micro", "f1"): (2 * n_hits, n_given + n_true),
+        ("micro", "recall"): (n_hits, n_true),
+        ("instance", "f1"): (np.nan_to_num(f1), ~np.isnan(f1)),
+    }
+    rows = np.random.default_rng(5).integers(0, n, (2000, n))
+    for (kind, name), (above, below) in ratios.items():
+        found = intervals[kind][name]
+        low, high = np.percentile(above[rows].sum(axis=1) / below[rows].sum(axis=1), [2.5, 97.5])
+        assert found.value == pytest.approx(above.sum() / below.sum(), rel=1e-8), (kind, name)
+        assert (found.low, found.high) == pytest.approx((low, high), abs=tolerance * (high - low)), (kind, name)
+
+
+def test_intervals_over_rows_are_those_of_numpy(tmp_path):
+    data, model, scores, truth = files(tmp_path, 150)
+    result = judged(model, data)
+    check_against_numpy(result.intervals, scores, truth)
+    assert result.intervals["micro"]["f1"].value == pytest.approx(result.micro["f1"])
+    assert " ± " in str(result) and "over rows" in str(result)
+
+
+def test_copies_of_rows_in_one_group_do_not_narrow_the_interval(tmp_path):
+    data, model, scores, truth = files(tmp_path, 60, n_copies=20)
+    without = judged(model, data).intervals["micro"]["f1"]
+    with h5py.File(data, "r+") as file:
+        file["row_groups"] = np.tile(np.arange(60, dtype=np.uint64) << np.uint64(40), 20)
+    result = judged(model, data)
+    assert "over groups of rows" in str(result) and result.as_dict()["intervals"]["over"] == "groups"
+    assert result.intervals["micro"]["f1"].half_width > 3 * without.half_width
+    check_against_numpy(result.intervals, scores, truth, tolerance=0.3)
+
+
+def test_many_items_in_blocks_have_the_interval_of_the_normal_distribution():
+    values = np.random.default_rng(0).exponential(2, 40 * BLOCKS + 7)
+    found, half = bootstrap_mean(values), 1.96 * values.std() / values.size**0.5
+    assert found.value == values.mean() and found.half_width == pytest.approx(half, rel=0.12)
+
+
+def test_means_without_an_interval():
+    assert np.isnan(bootstrap_mean(np.zeros(0)).value)
+    one = bootstrap_mean(np.array([0.3]))
+    assert one.value == 0.3 and np.isnan([one.low, one.high]).all() and not one.excludes_zero
+    assert bootstrap_mean(np.full(9, 0.5)) == Interval(0.5, 0.5, 0.5) and bootstrap_mean(np.full(9, -0.5)).excludes_zero

@@ -11,11 +11,9 @@ from hpcml.data.shard import load_shard
 from hpcml.kernels.scores import count_sorted, expand_weights, score_pairs, score_rows, score_rows_by_column
 from hpcml.model import scoring
 from hpcml.model.linear import Model, SparseRows
-from hpcml.model.scoring import MAX_LANES, WEIGHT_BYTES, divide_labels, divide_rows
 
 
 def csr(seed, n_rows, n_features, index, ones):
-    """Read-only indptr, indices, data; a matrix of ones has one value in memory."""
     X = sp.random(n_rows, n_features, 0.3, "csr", random_state=np.random.default_rng(seed)).astype(np.float32)
     data = np.broadcast_to(np.float32(1), X.nnz) if ones else X.data
     arrays = X.indptr.astype(np.int64), X.indices.astype(index), data
@@ -25,7 +23,6 @@ def csr(seed, n_rows, n_features, index, ones):
 
 
 def expanded(W, columns, factors, labels):
-    """The weights of `labels`, (d, B), as the kernel makes them."""
     out = np.empty((columns.size, labels.size))
     expand_weights(W, labels, columns, factors, out)
     return out
@@ -39,7 +36,6 @@ def textbook(indptr, indices, data, row, w, columns, factors, bias):
 
 
 def stored(seed, n_labels, n_features, n_columns, precision):
-    """Read-only W, columns and factors as a model file gives them."""
     columns, factors = make.compact_columns(seed, n_features, n_columns)
     W = np.random.default_rng(seed).standard_normal((n_labels, n_columns)).astype(precision)
     arrays = W, columns.astype(np.int32), factors
@@ -135,16 +131,3 @@ def test_count_sorted(n_scores, n_values):
     assert equal.tolist() == [int((scores == v).sum()) for v in values]
     assert [int(above[i + 1 :].sum()) for i in range(values.size)] == [int((scores > v).sum()) for v in values]
     assert above.sum() == n_scores
-
-
-def test_blocks_cover_everything_within_their_limits(monkeypatch):
-    for n_features in (0, 1, 10**6, 10**9):
-        blocks = divide_labels(100, n_features)
-        assert [label for begin, end in blocks for label in range(begin, end)] == list(range(100))
-        assert all(end - begin <= MAX_LANES for begin, end in blocks)
-        assert all(end - begin == 1 or 8 * n_features * (end - begin) <= WEIGHT_BYTES for begin, end in blocks)
-    rows = np.arange(10, 33)
-    monkeypatch.setattr(scoring, "SCORE_BYTES", 5 * 4 * 8)
-    parts = list(divide_rows(rows, 4))
-    assert np.array_equal(np.concatenate([part for _, part in parts]), rows)
-    assert [begin for begin, _ in parts] == [0, 5, 10, 15, 20]

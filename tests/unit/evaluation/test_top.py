@@ -13,7 +13,7 @@ from support.judged import judged, lines_of, predicted
 
 from hpcml import mpi
 from hpcml.errors import NonFiniteError
-from hpcml.evaluation.top import Best, find_true_labels
+from hpcml.evaluation.top import Best
 from hpcml.log import Log
 from hpcml.model import scoring as scoring_module
 from hpcml.prediction import predict as module
@@ -24,7 +24,6 @@ ROWS = np.arange(1, 40, 2)
 
 
 def sorted_best(scores, k):
-    """The numbers of the k largest scores of each row; of equal ones the lower numbers."""
     order = np.lexsort((np.broadcast_to(np.arange(scores.shape[1]), scores.shape), -scores), axis=1)
     return order[:, :k]
 
@@ -48,7 +47,6 @@ def test_best_of_blocks_in_any_order(seed, n_labels, width, levels):
 
 @pytest.fixture(params=["dense", "sparse"])
 def files(request, tmp_path):
-    """Paths of data and of models with many ties and folded columns: the dense one is there in both cases, to compare with."""
     X, Y = make.random_data(0, 40, 30, 7)
     X.data = np.round(X.data)
     rng = np.random.default_rng(1)
@@ -77,7 +75,6 @@ def small_chunks(request, monkeypatch):
 
 
 def best_values(path, k):
-    """The labels and values of a table of k labels a row (n × k)."""
     _, labels, values = lines_of(path)
     return labels.reshape(-1, k), values.reshape(-1, k)
 
@@ -114,19 +111,9 @@ def test_a_normalised_model(tmp_path, sparse):
     assert best.tobytes() == np.take_along_axis(scores, sorted_best(scores, 4), axis=1).tobytes()
 
 
-def test_true_labels_among_the_best():
-    best = Best(3, 2)
-    best.add(0, np.array([[3.0, 2, 1], [1, 2, 3], [1, 1, 1]]), 0)
-    best.sort()
-    rows, labels = np.array([2, 0, 0, 1]), np.array([1, 2, 0, 2])
-    assert find_true_labels(best, rows, labels, 3).sum(axis=0).tolist() == [2, 1]
-    assert find_true_labels(best, rows[:0], labels[:0], 3).sum(axis=0).tolist() == [0, 0]
-
-
 @pytest.mark.parametrize("lanes", [3, 32])
 @pytest.mark.parametrize("n_labels", [2, 9])
 def test_precision_of_the_best_labels(tmp_path, monkeypatch, n_labels, lanes):
-    """The labels of the data come in another order, some unknown to the model; scores have many ties."""
     monkeypatch.setattr(scoring_module, "MAX_LANES", lanes)
     X, Y = make.random_data(n_labels, 50, 8, n_labels + 2, density=0.4)
     rng = np.random.default_rng(0)

@@ -11,19 +11,16 @@ import pytest
 from support import hostile
 from support.pages import run_report
 
-from hpcml import __version__
 from hpcml.errors import ConfigError
 from hpcml.log import named
 from hpcml.reporting import page as page_module
-from hpcml.reporting.page import number, page
+from hpcml.reporting.page import page
 
 DATE = "2026-11-27"
 LABELS = [*hostile.NAMES, *(f"label {k}" for k in range(60))]
 
 
 class Reader(HTMLParser):
-    """Every element with its attributes, the text of scripts, and all other text."""
-
     def __init__(self):
         super().__init__()
         self.elements, self.scripts, self.text, self._inside = [], [], [], ""
@@ -91,22 +88,6 @@ def test_only_the_script_of_the_page_may_run_and_nothing_is_fetched(text, read):
     assert not re.search(r"@import|url\((?!data:|['\"]?data:|#)", text[: text.index("</style>")])
 
 
-def test_pictures_take_the_colours_of_the_page(text):
-    pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
-    inside = [picture for picture in pictures if "var(--curve-0)" in picture]
-    assert len(inside) == 2 * 5 + 1  # with reliability; the runs side by side
-    for picture in inside:
-        assert not re.findall(r"#[0-9a-fA-F]{6}\b", re.sub(r'(href="|url\()#\w+', "", picture))
-        assert "date" not in picture.lower().replace("update", "")
-    names = [name for picture in inside for name in re.findall(r' id="([^"]+)"', picture)]
-    assert len(names) == len(set(names))
-
-
-def test_no_reliability_without_probabilities_and_no_runs_side_by_side_of_one():
-    found = page([run_report(LABELS, bins=False)], "one", DATE)
-    assert "Reliability" not in found and "<h2>Comparison" not in found
-
-
 def test_what_is_missing_is_named(monkeypatch):
     monkeypatch.setattr(page_module, "NEEDS", ("jinja2", "no_such_package"))
     with pytest.raises(ConfigError, match=r"a report needs no_such_package; install .*hpcml\[report\]"):
@@ -128,51 +109,6 @@ def test_of_very_many_labels_those_of_most_rows_are_in_the_table():
     assert "The table has the" not in page([run_report(LABELS)], "", DATE)
 
 
-def words_of(text):
-    """The words that a reader sees, with one blank between them."""
-    reader = Reader()
-    reader.feed(text)
-    return " ".join(" ".join(reader.text).split())
-
-
-@pytest.mark.parametrize("n_runs", [1, 2])
-def test_date_version_data_and_headline_come_first(n_runs):
-    report = run_report(LABELS)
-    e = report.evaluation
-    shown = words_of(page([report, run_report(LABELS, 1, name="other")][:n_runs], "hpcml report: run", DATE))
-    beginning = shown[: shown.index("measure macro micro" if n_runs == 1 else "macro F1")]
-    for expected in (
-        "dual",
-        "2026-01-02 03:04 UTC by hpcml 0.1, on 9 rows of split train",
-        DATE,
-        __version__,
-        "5,000 rows of split test of d.h5",
-    ):
-        assert expected in beginning, expected
-    if n_runs == 2:
-        return
-    of_macro = e.values["average_precision"][e.n_positive > 0]
-    assert f"labels {len(LABELS)}" in beginning
-    figures = [
-        f"{number(e.micro['f1'])} micro F1 precision {number(e.micro['precision'])}, recall {number(e.micro['recall'])}",
-        f"{of_macro.mean():.3f} macro average precision ranking of the rows for a label, mean over {of_macro.size} labels",
-        "0.900 P@1 share of rows whose best label is true",
-    ]
-    assert [figure in beginning for figure in figures] == [True] * 3
-
-
-def test_one_label_has_no_macro_and_no_interval():
-    report = run_report(["spam", "none"])
-    report.evaluation.by_frequency, report.evaluation.precision_at = [], {}
-    for name, values in report.evaluation.values.items():
-        report.evaluation.values[name] = values[:1]
-    e = report.evaluation
-    e.label_names, e.n_positive, e.labels = e.label_names[:1], e.n_positive[:1], e.labels[:1]
-    ((f1, a, _), (ap, b, _), (auc, c, _)) = page_module.headline(e, page_module.list_measures(e))
-    assert (f1, ap, auc) == ("F1", "average precision", "ROC AUC")
-    assert all(np.isnan(each.low) for each in (a, b, c)) and c.value == e.values["auc"][0]
-
-
 @pytest.mark.parametrize(("slope", "offset"), [(2.0, -1.5), (0.25, 3.0)])
 def test_thresholds_and_scores_are_probabilities_where_the_model_has_them(slope, offset):
     report = run_report(LABELS, sigmoids=(slope, offset))
@@ -191,12 +127,3 @@ def test_thresholds_and_scores_are_probabilities_where_the_model_has_them(slope,
     first, second, *_ = page_module.run_context(rare, 0)["wrong"]["missed"]
     assert (first["score"], first["threshold"]) == ("0.00012", "0.0002")
     assert (second["score"], second["threshold"]) == ("< 0.001", "0.500")
-
-
-def test_figures_of_the_optimiser_are_there_only_if_they_are_asked_for():
-    report = run_report(LABELS)
-    assert ("gap", "score") in page_module.label_table(report)[0]
-    assert "iterations per label mean 7" in words_of(page([report], "one", DATE, optimiser=True))
-    report.gap = None
-    shown = words_of(page([report], "one", DATE))
-    assert "iterations" not in shown and not re.search(r"\bgap\b", shown, re.IGNORECASE)
