@@ -21,13 +21,11 @@ _PROGRAMS = rf"{_STARTERS}|srun|slurmstepd|jsmd|flux-"  # some also start a job'
 
 
 def number_in(name: str) -> int:
-    """Return the integer value of a variable, or 0."""
     value = os.environ.get(name, "")
     return int(value) if value.isdecimal() else 0
 
 
 def promised_ranks() -> dict[str, tuple[int, int]]:
-    """Return number of ranks and rank by variable, the most reliable first."""
     pairs = [_PMI] if has_connection() else [_OPEN_MPI, _PMI, *_OTHERS]
     if "SLURM_STEP_ID" in os.environ or "SLURM_STEPID" in os.environ:  # inside srun, not merely inside an allocation
         # An interactive step has one task, but also the variable of its allocation's tasks.

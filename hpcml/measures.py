@@ -35,7 +35,6 @@ FRACTIONS: dict[str, Callable[[Any, Any, Any], tuple[Any, Any]]] = {
 
 
 def ratio(above: Any, below: Any) -> Any:
-    """Return the quotient of counts or arrays; 0/0 is NaN."""
     with np.errstate(invalid="ignore"):
         return np.divide(above, below)
 

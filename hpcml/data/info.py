@@ -101,7 +101,6 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
 
 
 def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
-    """Raise DataError unless matrices, names and splits are sound. Collective over `comm`."""
     for name, n_columns in dataset.matrices.items():
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             begin, end = even_range(dataset.n_rows, comm.rank, comm.size)

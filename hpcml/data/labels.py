@@ -43,7 +43,6 @@ def count_unused(dataset: DataFile) -> tuple[int, int]:
 
 
 def log_unlabelled(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None:
-    """Log how many rows of a split are unlabelled. Raises ConfigError. Collective over `comm`."""
     with mpi.agreed(comm, f"reading {dataset.path}"):
         if dataset.n_unlabelled:
             rows = dataset.split(split)
@@ -52,7 +51,6 @@ def log_unlabelled(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> N
 
 
 def warn_about_unused_rows(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None:
-    """Log the numbers of unlabelled rows and rows in no split; warn about rows in several splits. Collective over `comm`."""
     log_unlabelled(comm, dataset, split, log)
     n_unused, n_shared = mpi.run_on_root(comm, f"reading the splits of {dataset.path}", lambda: count_unused(dataset))
     if n_shared:
@@ -170,9 +168,7 @@ class Classes(NamedTuple):
 
 
 def read_classes(comm: mpi.Comm, dataset: DataFile, split: str, label: str | None) -> Classes:
-    """Read the classes of a split: `label` against the rest, else one label per row. Raises ConfigError, DataError. Collective over
-    `comm`.
-    """
+    """Read the classes of a split: `label` against the rest, else one label per row. Collective over `comm`."""
     shard = load_shard(comm, dataset, split)
     with mpi.agreed(comm, f"reading the labels of {dataset.path}"):
         names = dataset.label_names()

@@ -18,8 +18,7 @@ from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.shard import Shard
 from hpcml.errors import file_error
-from hpcml.mpi.limits import process_bytes
-from hpcml.mpi.memory import OWN_BYTES, memory_per_rank, room_per_rank
+from hpcml.mpi.memory import OWN_BYTES, memory_per_rank, process_bytes, room_per_rank
 from hpcml.partition import offsets
 from hpcml.slices import StopCheck, no_stop_check
 

@@ -80,7 +80,6 @@ def read_small(path: Path | str, limit: int = SMALL_BYTES) -> str:
 
 
 def decoded(text: bytes) -> str:
-    """Decode UTF-8. Raises ValueError with the reason."""
     try:
         return text.decode()
     except UnicodeDecodeError as error:

@@ -93,7 +93,6 @@ def read_strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> 
 
 
 def attributes(item: h5py.Group) -> dict[str, object]:
-    """Return the attributes: strings, numbers and arrays of numbers. Raises ValueError for others."""
     values = dict(item.attrs)
     for name, value in values.items():
         if isinstance(value, str):
@@ -104,7 +103,6 @@ def attributes(item: h5py.Group) -> dict[str, object]:
 
 
 def text_of(item: h5py.Group, name: str) -> str:
-    """Return a string attribute. Raises KeyError if it is missing, ValueError if it is not a valid string."""
     value = item.attrs[name]
     if not isinstance(value, str) or "\0" in value:
         raise ValueError(f"attribute {name} is not a string")

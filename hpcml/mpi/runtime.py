@@ -158,7 +158,6 @@ def _end_job(sentence: str) -> NoReturn:
 
 
 def end() -> None:
-    """End MPI, waiting for the other ranks."""
     from mpi4py import MPI
 
     if MPI.Is_initialized() and not MPI.Is_finalized():

@@ -36,8 +36,6 @@ Kind = TypeVar("Kind", bound="Options")
 
 
 class Options(Protocol):
-    """The options of a method: a dataclass."""
-
     free: ClassVar[frozenset[str]]  # fields that may differ between a run and its continuation
 
     def validate(self) -> None:
@@ -54,7 +52,6 @@ class RunConfig:
     source: str | None = None  # run folder of the initial models
 
     def values(self) -> dict[str, object]:
-        """Return the values by key, as `--config` reads them; None for unset options."""
         options = {option_flag(field.name): getattr(self.options, field.name) for field in fields(cast("Any", self.options))}
         return {"method": self.method, "data": str(self.data), "retrained-from": self.source, **options}
 
@@ -186,7 +183,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             path.unlink(missing_ok=True)
 
     def remove_checkpoints(self) -> None:
-        """Remove the checkpoints and the unfinished model. Raises OSError."""
         for pattern in ("state-*.h5", "tuning-*.h5", "start.h5", RESULTS, ".*.part-*"):
             for old in self.checkpoints.glob(pattern):
                 old.unlink()
@@ -209,7 +205,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self._clear()
 
     def _check_same(self, config: RunConfig, earlier: dict[str, object]) -> None:
-        """Raise ConfigError naming the first option that differs in the run to continue."""
         current = tomllib.loads(to_toml(config.values()))
         of_command = {"method": "", "retrained-from": " (hpcml retrain)", "folds": " (hpcml tune)"}  # compared first
         keys = (current.keys() | earlier.keys()) - {"data", *map(option_flag, config.options.free)}
@@ -220,7 +215,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
 
 def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
-    """Return the options of this kind from the values of a `RunConfig`. Raises ConfigError, TypeError."""
     present = {
         field.name: values[option_flag(field.name)] for field in fields(cast("Any", kind)) if option_flag(field.name) in values
     }
@@ -230,7 +224,6 @@ def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """Read `config.toml`. Raises DataError, also if it is missing; OSError."""
     if not file.is_file():
         raise DataError(f"{file.parent}: not a run folder (no {file.name})")
     try:

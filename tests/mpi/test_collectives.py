@@ -1,5 +1,3 @@
-"""The rules that keep ranks together, on any number of ranks."""
-
 import math
 
 import numpy as np
@@ -19,7 +17,6 @@ class NoPlan(ConfigError):
 
 @pytest.fixture(params=[None, 64], ids=["whole", "chunked"])
 def chunk_bytes(request, monkeypatch):
-    """Run with messages of the usual size and with tiny ones, of which most arrays need several."""
     if request.param is not None:
         monkeypatch.setattr("hpcml.mpi.collectives.CHUNK_BYTES", request.param)
 

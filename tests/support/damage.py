@@ -19,8 +19,6 @@ CHECK = "check"  # in place of a command: read the dataset again, slowly, by oth
 
 
 class Case(NamedTuple):
-    """What was done to the files, and the commands that are to take them, each only if the one before it succeeded."""
-
     damage: str
     commands: list[list[str]]
 
@@ -29,7 +27,6 @@ class Case(NamedTuple):
 
 
 def text_originals(folder):
-    """in.svm and in.jsonl."""
     rng = random.Random(1)
     lines = []
     for row in range(40):
@@ -54,7 +51,6 @@ def text_originals(folder):
 
 
 def originals(folder):
-    """Make the sound files in `folder`."""
     text_originals(folder)
     X, y, Y = make.class_data(0, 30, 9, 3)
     names, ids = make.names("f", 9), make.names("row", 30)
@@ -69,7 +65,6 @@ def originals(folder):
 
 
 def runs(folder, run):
-    """The sound files that commands make; `run` runs one. Run folders are of runs that were stopped, and a finished one."""
     data, stopped = folder / "data.h5", ("--time-limit", "1e-9", "--split", "all")
     run("convert", "jsonl", folder / "in.jsonl", "-o", folder / "text.h5", "--pairs")
     run("train", "probe", data, "-o", folder / "probe", *stopped, code=75)
@@ -116,7 +111,6 @@ TOKENS = {
 
 
 def damage_text(rng, raw, kind):
-    """Tokens of a text changed: (bytes, what was done)."""
     lines = raw.decode(errors="surrogateescape").split("\n")
     number = rng.randrange(len(lines))
     line, token = lines[number], rng.choice(TOKENS[kind])
@@ -167,7 +161,6 @@ def _text_case(rng, kind, sound, folder):
 
 
 def _damaged_file(rng, source, target):
-    """A damaged copy of an HDF5 file: what was done."""
     shutil.copyfile(source, target)
     done = []
     share = rng.random()
@@ -254,7 +247,6 @@ KINDS = {
 
 
 def case(kind, number, seed, sound, folder):
-    """Make the damaged input `number` of a kind in the empty `folder`, from the files in `sound` (`originals`)."""
     return KINDS[kind](random.Random(f"{seed} {kind} {number}"), kind, sound, folder)
 
 
@@ -262,7 +254,6 @@ def case(kind, number, seed, sound, folder):
 
 
 def check_dataset(path):
-    """Raise ValueError unless everything in a dataset file is as it should be. Reads it entry by entry, with h5py alone."""
 
     def expect(truth, what):
         if not truth:

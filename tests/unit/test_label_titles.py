@@ -1,5 +1,3 @@
-"""Titles of labels: from a file of descriptors into datasets, carried into models by all that writes one, and shown to people."""
-
 import csv
 import json
 

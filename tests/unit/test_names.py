@@ -37,7 +37,7 @@ from hpcml.near_duplicates.search import Duplicates, _write_pairs
 from hpcml.prediction.table import RowLabels, TextTable
 from hpcml.reduce import select
 from hpcml.run.folder import to_toml
-from hpcml.run.sweep import Sweep
+from hpcml.run.merge import Sweep
 
 SELF = mpi.self_comm()
 LETTERS = "ab é😀$[]{}<>&%#=+-@|,;:\"'\\\n\r\t\x00\x1b\x7f\x85\x9b\xad\u200b\u200d\u2028\u2029\u202e\u2066\ufeff\ufffe\ud800\udcff"

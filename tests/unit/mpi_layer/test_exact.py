@@ -1,5 +1,3 @@
-"""The grid: rounding to it is exact, sums on it are exact in any order, and the error is what the docstring says."""
-
 import math
 from fractions import Fraction
 
@@ -14,7 +12,6 @@ VALUES = st.lists(st.floats(-1e6, 1e6), max_size=60).map(np.array)
 
 
 def bound_of(values):
-    """At least Σ|x|, and not so small that the grid would be finer than float64 goes."""
     return max(math.fsum(np.abs(values)) * (1 + 2**-50), 2.0**-900)
 
 

@@ -1,5 +1,3 @@
-"""Joining the models of label parts, and the table of a sweep."""
-
 import json
 import shutil
 
@@ -14,7 +12,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.methods.registry import METHODS
 from hpcml.run.folder import read_config
-from hpcml.run.sweep import merge_sweep
+from hpcml.run.merge import merge_sweep
 
 SELF = mpi.self_comm()
 QUIET = Log(1)
@@ -32,7 +30,6 @@ def train(data, run, **options):
 
 @pytest.fixture(scope="module")
 def runs(data, tmp_path_factory):
-    """The run of all labels and those of three parts, in that order; tests only read them."""
     folder = tmp_path_factory.mktemp("runs")
     return [train(data, folder / "whole"), *(train(data, folder / f"part{k}", label_part=f"{k}/3") for k in (1, 2, 3))]
 

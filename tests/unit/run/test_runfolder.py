@@ -1,5 +1,3 @@
-"""The run folder: what is the user's is not touched, and one run at a time is in it."""
-
 import json
 
 import pytest
@@ -8,6 +6,7 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, InUseError
 from hpcml.log import Log
 from hpcml.methods.probe.options import ProbeOptions
+from hpcml.run.checkpoint import COST_RATIO, MAX_SECONDS, MIN_SECONDS, Pace
 from hpcml.run.environment import record, record_end
 from hpcml.run.folder import NEW, RunConfig, RunFolder
 from hpcml.run.lock import LOCK
@@ -78,3 +77,32 @@ def test_the_end_of_a_run_is_not_put_into_a_damaged_file(tmp_path, end):
     record_end(mpi.self_comm(), path)
     text = path.read_bytes()
     assert text == b'{"time": "1"}\n' + end if end else json.loads(text)["finished"]
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def wait_of(pace, clock, cost):
+    with pace.saving():
+        clock.now += cost
+    low, high, begin = 0.0, 1e6, clock.now
+    while high - low > 1e-4:
+        clock.now = begin + (low + high) / 2
+        low, high = (low, clock.now - begin) if pace.due else (clock.now - begin, high)
+    clock.now = begin
+    return high
+
+
+@pytest.mark.parametrize(("cost", "wait"), [(0.001, MIN_SECONDS), (1.0, COST_RATIO), (2.0, 2 * COST_RATIO), (60.0, MAX_SECONDS)])
+def test_checkpoints_take_two_percent_of_the_time(cost, wait):
+    clock = Clock()
+    assert wait_of(Pace(None, clock), clock, cost) == pytest.approx(wait, abs=1e-3)
+
+
+def test_interval_in_seconds_is_kept():
+    clock = Clock()
+    assert wait_of(Pace(0.25, clock), clock, 60.0) == pytest.approx(0.25, abs=1e-3)
