@@ -63,10 +63,8 @@ def sign_of_other_ranks() -> str:
     """Return the variable or ancestor that suggests that this process is one of several ranks; "" if there is none."""
     promised = promised_ranks()
     several = [f"{name}={os.environ[name]}" for name, (size, _) in promised.items() if size > 1]
-    if several or promised.keys() - {
-        "PMIX_RANK",
-        "MPI_LOCALNRANKS",
-    }:  # rank 0, or the only rank on this node, may be one of several
+    # With these two, rank 0, or the only rank on this node, may be one of several.
+    if several or promised.keys() - {"PMIX_RANK", "MPI_LOCALNRANKS"}:
         return "".join(several[:1])
     return "PMI_FD" if has_connection() else launching_ancestor(_STARTERS)
 

@@ -77,7 +77,6 @@ class Log:
                 self.file = None
 
     def detail(self, message: str) -> None:
-        """Log internals: printed with --verbose, and always in the log file."""
         self(message, level=logging.DEBUG)
 
 

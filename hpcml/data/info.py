@@ -60,7 +60,6 @@ class DatasetInfo:
 
 
 def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> DatasetInfo:
-    """Describe a dataset; with `check`, every rank checks a part of the rows. Raises DataError. Collective over `comm`."""
     dataset = None
     with mpi.agreed(comm, f"reading {path}"):
         dataset = DataFile(path)

@@ -11,7 +11,7 @@ import numpy as np
 from hpcml import mpi, rng, slices
 from hpcml.data.dataset import UNKNOWN, DataFile
 from hpcml.data.shard import Shard, load_shard, matrix_slab
-from hpcml.errors import ConfigError, DataError, OptionError, nearest
+from hpcml.errors import ConfigError, DataError, OptionError, nearest, repeated
 from hpcml.kernels import rows as kernels
 from hpcml.log import Log, plural
 from hpcml.options import parse_part
@@ -73,19 +73,15 @@ def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
 def choose_labels(
     comm: mpi.Comm, dataset: DataFile, selection: LabelFilter, n_positive: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
-    return mpi.run_on_root(comm, f"reading the labels of {dataset.path}", lambda: _choose_labels(dataset, selection, n_positive))
-
-
-def _choose_labels(dataset: DataFile, selection: LabelFilter, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    names = dataset.label_names()
+    """Return numbers and names of the labels to train. Collective over `comm`."""
+    names = mpi.run_on_root(comm, f"reading the labels of {dataset.path}", dataset.label_names)
     known = set(names)
     unknown = [name for name in selection.label if name not in known]
     if unknown:
         raise ConfigError(f"{dataset.path}: no label {unknown[0]!r}; {nearest(unknown[0], names, 'hpcml info')}")
     selected = set(selection.label or names)
     if selection.label and len(selected) < len(selection.label):
-        twice = next(name for k, name in enumerate(selection.label) if name in selection.label[:k])
-        raise OptionError("label", twice, "given twice; give each label once")
+        raise OptionError("label", repeated(selection.label), "given twice; give each label once")
     chosen = [k for k, name in enumerate(names) if name in selected and n_positive[k] >= selection.min_positives]
     if not chosen:
         raise ConfigError(f"{dataset.path}: no label has {selection.min_positives} positive rows; lower --min-positives")

@@ -20,12 +20,8 @@ from hpcml.mpi.routing import Routing
 if TYPE_CHECKING:
     from hpcml.data.dataset import DataFile
 
-ID, TEXT, FEATURE, GROUP = (
-    b"id",
-    b"text",
-    b"feature",
-    b"group",
-)  # kinds of strings: equal strings of different kinds have different keys
+# Kinds of strings: equal strings of different kinds have different keys.
+ID, TEXT, FEATURE, GROUP = b"id", b"text", b"feature", b"group"
 
 
 def string_key(kind: bytes, *parts: str) -> int:

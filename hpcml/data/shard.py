@@ -139,7 +139,6 @@ def verify(dataset: DataFile, shard: Shard) -> None:
 
 
 def load_shard(comm: mpi.Comm, dataset: DataFile, split: str, unlabelled: bool = False) -> Shard:
-    """Load this rank's shard of a split (`DataFile.split`). Raises ConfigError, DataError. Collective over `comm`."""
     whole = split == "all" and (unlabelled or not dataset.n_unlabelled)
     bounds, parts = None, [np.empty(0, dtype=np.int64)] * comm.size
     with mpi.agreed(comm, f"reading {dataset.path}"):

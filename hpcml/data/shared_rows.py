@@ -76,12 +76,8 @@ def node_rows(
     positions = np.repeat(label_indptr[:-1] + n_before - rows.label_indptr[:-1], counts) + np.arange(rows.label_rows.size)
     label_rows[positions] = rows.first + rows.label_rows
     node.Barrier()
-    shared: dict[str, Any] = {
-        "indices": shared_arrays[0],
-        "data": shared_arrays[1],
-        "label_indptr": label_indptr,
-        "label_rows": label_rows,
-    }
+    shared: dict[str, Any] = dict(zip(("indices", "data"), shared_arrays, strict=True))
+    shared |= {"label_indptr": label_indptr, "label_rows": label_rows}
     return replace(rows, comm=comm, mapped=True, first=0, indptr=offsets(sizes), **shared), columns
 
 

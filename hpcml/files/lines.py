@@ -147,7 +147,6 @@ def plain_name(path: Path) -> str:
 
 
 def unpacked(file: BinaryIO, kind: str) -> BinaryIO:
-    """Return the uncompressed bytes of a file; closing them does not close the file."""
     opened: BinaryIO = next((opener(file, "rb") for known, opener in MAGIC.values() if known == kind), file)
     return opened
 

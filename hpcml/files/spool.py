@@ -49,8 +49,6 @@ def slices(size: int, step: int = SLICE) -> Iterator[slice]:
 
 
 class DiskTuples(Generic[T]):
-    """Named tuples of arrays and numbers, appended and read in order; large ones are in a file. Raises OSError."""
-
     def __init__(self, folder: Path, kind: type[T]) -> None:
         self.folder, self.kind, self.size = folder, kind, 0
         self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - lives as long as this object

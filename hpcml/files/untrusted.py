@@ -111,7 +111,6 @@ def text_of(item: h5py.Group, name: str) -> str:
 
 
 def _check_dataset(part: h5py.Dataset, size: int) -> tuple[int, int]:
-    """Return the byte range of a dataset (0, 0 if not contiguous). Raises ValueError if a file of `size` cannot hold it."""
     if part.is_virtual or part.external:
         raise ValueError(f"{part.name} points to other files")
     if part.shape is None:
@@ -140,7 +139,6 @@ def _check_dataset(part: h5py.Dataset, size: int) -> tuple[int, int]:
 
 
 def _check_heap(content: mmap.mmap, begin: int) -> int:
-    """Return the end of the string heap at `begin`. Raises ValueError unless objects fill it."""
     if begin + _HEAP.size > len(content):
         raise ValueError("strings lie beyond the end of the file")
     name, version, size = _HEAP.unpack_from(content, begin)

@@ -22,10 +22,8 @@ from hpcml.mpi.runtime import node_name
 MEMORY_SHARE = 0.5  # share of a rank's memory that rows and weights may use
 OWN_BYTES = 120 * 10**6  # of a rank for Python, libraries and compiled kernels
 _FILES = {"cgroup": ("memory.limit_in_bytes",), "cgroup2": ("memory.max", "memory.high")}
-_OWN = (
-    ("-v", resource.RLIMIT_AS, "VmSize"),
-    ("-d", resource.RLIMIT_DATA, "VmData"),
-)  # ulimit's option, the limit, the field of memory in use
+# ulimit's option, the limit, the field of memory in use.
+_OWN = (("-v", resource.RLIMIT_AS, "VmSize"), ("-d", resource.RLIMIT_DATA, "VmData"))
 _UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # Slurm's units; MiB without a unit
 
 

@@ -212,7 +212,6 @@ def self_comm() -> MPI.Comm:
 
 @contextmanager
 def freeing(own: MPI.Comm) -> Iterator[MPI.Comm]:
-    """Yield a communicator that is freed after the body. Collective over `own`."""
     try:
         yield own
     except HpcmlError:  # raised on all ranks; after any other exception other ranks do not come here

@@ -44,8 +44,6 @@ class Options(Protocol):
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The request for a run, as stored in config.toml."""
-
     method: str
     data: Path | str  # absolute path
     options: Options
@@ -163,7 +161,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         return [*files, *self.checkpoints.glob(".*.part-*")]
 
     def check(self, force: bool, resume: bool) -> bool:
-        """Return whether there is a run to empty or re-enter. Raises ConfigError if it must not be used."""
         ignored = {self.lock.path, *self._leftovers()}  # files of a job that was killed before it began
         present = self.path.is_dir() and not ignored.issuperset(self.path.iterdir())
         if force and resume:

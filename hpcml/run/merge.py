@@ -118,11 +118,9 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
     for a, b in pairwise(parts):
         if a.position == b.position:
             raise ConfigError(f"{a.run} and {b.run} are both part {a.config[PART]}; give each part once")
-    for number, part in enumerate(parts, 1):
-        if part.position[0] != number:
-            raise ConfigError(f"part {number} of {first.position[1]} is missing; merge needs the runs of all parts")
     if len(parts) < first.position[1]:
-        raise ConfigError(f"part {len(parts) + 1} of {first.position[1]} is missing; merge needs the runs of all parts")
+        number = next((k for k, part in enumerate(parts, 1) if part.position[0] != k), len(parts) + 1)
+        raise ConfigError(f"part {number} of {first.position[1]} is missing; merge needs the runs of all parts")
 
 
 def _join_tables(sources: list[Path], target: Path) -> None:

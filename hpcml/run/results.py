@@ -53,7 +53,6 @@ class Results:
         return np.asarray(self.index[:, 0] >= 0)
 
     def start(self, resume: bool) -> None:
-        """Start anew, or continue with the complete records, which all ranks then know. Collective."""
         records: list[tuple[int, tuple[int, int, int]]] = []
         doing = f"reading {self.folder}"
         paths = mpi.run_on_root(self.comm, doing, lambda: list(self.folder.glob(RESULTS)))

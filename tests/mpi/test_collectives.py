@@ -25,9 +25,6 @@ def random_floats(rank, size):
     return np.random.default_rng(rank).standard_normal(size)
 
 
-# agreed ---------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", [DataError, ConfigError, NoPlan])
 def test_agreed_raises_the_same_sentence_everywhere(comm, kind):
     for bad in range(comm.size):
@@ -102,9 +99,6 @@ def test_agreed_any(comm):
         assert mpi.agreed_any(comm, comm.rank == one) is True
 
 
-# arrays ---------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shape", [(0,), (7, 9)])
 @pytest.mark.parametrize("dtype", ["f8", "i8"])
 def test_allreduce_sum(comm, chunk_bytes, shape, dtype):
@@ -150,9 +144,6 @@ def test_exclusive_sum(comm):
     assert total.tolist() == [comm.size * (comm.size + 1) // 2, 10 * comm.size]
 
 
-# a stream to rank 0 ---------------------------------------------------------------------------------------------------
-
-
 def test_stream_arrives_in_rank_order(comm):
     got = []
     mpi.stream_to_root(comm, ((comm.rank, i) for i in range(comm.rank % 3)), got.append)
@@ -186,9 +177,6 @@ def test_stream_with_an_error_at_a_producer(comm):
         assert len(got) == (consumed if comm.rank == 0 else 0)
 
 
-# exact sums -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_exact_sum_is_the_same_for_any_distribution(comm, seed):
     rng = np.random.default_rng(seed)  # the same on every rank
@@ -202,9 +190,6 @@ def test_exact_sum_is_the_same_for_any_distribution(comm, seed):
         order = rng.permutation(n)
         mine = values[order][owner[order] == comm.rank]
         assert mpi.exact_sum(comm, mine, bound, n).hex() == expected.hex()
-
-
-# nodes and logs -------------------------------------------------------------------------------------------------------
 
 
 def test_node_first_lets_the_first_rank_finish_before_the_others_begin(comm, mpi_tmp_path):

@@ -37,9 +37,6 @@ def until(condition):
         assert time.monotonic() < end, "nothing arrived"
 
 
-# in step --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("partners", [others, ring])
 @pytest.mark.parametrize("size", [0, 8])
 def test_exchange_with(comm, partners, size):
@@ -48,9 +45,6 @@ def test_exchange_with(comm, partners, size):
         assert sorted(got) == partners(comm)
         for rank, arrays in got.items():
             same(arrays, letter(rank, comm.rank, number, size))
-
-
-# letters --------------------------------------------------------------------------------------------------------------
 
 
 def test_letters_arrive_whole_and_in_order(comm):

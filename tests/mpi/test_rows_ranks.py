@@ -68,7 +68,6 @@ def test_rejects_rows_larger_than_memory(comm, mpi_tmp_path, monkeypatch):
     assert not (mpi_tmp_path / "run").exists()
 
 
-pytestmark = pytest.mark.mpi
 QUIET = Log(1)
 
 
@@ -136,9 +135,6 @@ def test_a_changed_value_is_one_sentence_on_every_rank(comm, mpi_tmp_path):
     with DataFile(path) as data, pytest.raises(DataError, match="X/data does not have its checksum") as caught:
         load_shard(comm, data, "all")
     assert len(set(comm.allgather(str(caught.value)))) == 1
-
-
-pytestmark = pytest.mark.mpi
 
 
 @pytest.fixture(autouse=True)

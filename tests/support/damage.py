@@ -23,9 +23,6 @@ class Case(NamedTuple):
     commands: list[list[str]]
 
 
-# Sound files -------------------------------------------------------------------------------------------------------------
-
-
 def text_originals(folder):
     rng = random.Random(1)
     lines = []
@@ -90,8 +87,6 @@ RUNS = {"probe": "probe", "done": "probe", "psbml": "psbml", "dual": "dual", "on
 OF_RUNS = {"psbml": ["--grid", "2x1", "--cycles", "4", "--split", "all"], "done": []}  # the options that they were begun with
 
 
-# Text ----------------------------------------------------------------------------------------------------------------
-
 TOKENS = {
     "svmlight": [
         "nan", "inf", "-inf", "1e999", "-1e999", "qid:1", "1_0:2", ":", "::", "1:", ":1", "-1:1", "0:1", "2147483646:1",
@@ -135,9 +130,6 @@ def damage_text(rng, raw, kind):
         line += lines.pop(number + 1)
     lines[number] = line
     return "\n".join(lines).encode(errors="surrogateescape"), f"line {number + 1}: {how} {token[:20]!r}"
-
-
-# Cases -------------------------------------------------------------------------------------------------------------------
 
 
 def _text_case(rng, kind, sound, folder):
@@ -248,9 +240,6 @@ KINDS = {
 
 def case(kind, number, seed, sound, folder):
     return KINDS[kind](random.Random(f"{seed} {kind} {number}"), kind, sound, folder)
-
-
-# What sound means --------------------------------------------------------------------------------------------------------
 
 
 def check_dataset(path):

@@ -11,9 +11,6 @@ LARGE = 10**6  # entries of what a change before this one has made huge, and is 
 IMPOSSIBLE = (TypeError, ValueError, OSError, KeyError, IndexError, AttributeError, RuntimeError, OverflowError)  # a change, here
 
 
-# Bytes -------------------------------------------------------------------------------------------------------------------
-
-
 def damage_bytes(rng, raw):
     raw = bytearray(raw)
     place, size = rng.randrange(len(raw)), rng.choice((1, 2, 8, 64, 700))
@@ -43,8 +40,6 @@ def damage_bytes(rng, raw):
         raw[place : place + size], raw[other : other + size] = raw[other : other + size], raw[place : place + size]
     return bytes(raw), f"{kind} at {place}"
 
-
-# HDF5 --------------------------------------------------------------------------------------------------------------------
 
 DTYPES = ("<f8", "<f4", "<f2", "<i1", "<i4", "<i8", ">i8", ">f4", "<u8", "?", "S8", "c8", "V3")
 

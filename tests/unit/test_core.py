@@ -76,18 +76,6 @@ def test_known_value():
     assert uniform(0, "split", np.arange(3)).tolist() == [0.45068260791399495, 0.22689215463796453, 0.8018199722748168]
 
 
-def test_roughly_uniform_and_uncorrelated():
-    n, seed = 100_000, 3
-    draws = uniform(seed, "split", np.arange(n))
-    assert ((draws >= 0) & (draws < 1)).all()
-    counts = np.histogram(draws, bins=64, range=(0, 1))[0]
-    chi_square = ((counts - n / 64) ** 2 / (n / 64)).sum()
-    assert chi_square < 63 + 6 * (2 * 63) ** 0.5
-    other = uniform(seed, "sleep", np.arange(n))
-    for a, b in ((draws[1:], draws[:-1]), (draws, other), (draws, uniform(seed + 1, "split", np.arange(n)))):
-        assert abs(np.corrcoef(a, b)[0, 1]) < 6 / n**0.5
-
-
 @pytest.mark.parametrize(("n_rows", "n_values"), [(0, 0), (1, 10**12), (5, 0), (1000, 70_000), (10**7, 7 * 10**8), (10**8, 0)])
 def test_slices_are_all_rows_and_small(n_rows, n_values):
     found = list(slices.row_slices(n_rows, n_values))
