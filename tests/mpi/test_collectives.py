@@ -26,14 +26,14 @@ def random_floats(rank, size):
 
 
 @pytest.mark.parametrize("kind", [DataError, ConfigError, NoPlan])
-def test_agreed_raises_the_same_sentence_everywhere(comm, kind):
+def test_agreed_raises_the_same_error_everywhere(comm, kind):
     for bad in range(comm.size):
         with pytest.raises(kind, match=f"^file {bad} is bad$"), mpi.agreed(comm, "checking"):
             if comm.rank == bad:
                 raise kind(f"file {bad} is bad")
 
 
-def test_agreed_takes_the_lowest_rank(comm):
+def test_agreed_raises_the_error_of_the_lowest_rank(comm):
     for first in range(comm.size):
         with pytest.raises(DataError, match=f"^rank {first}$"), mpi.agreed(comm, "checking"):
             if comm.rank >= first:

@@ -42,7 +42,7 @@ def test_group_of_some_ranks_is_shared_by_these(comm, room):
     assert room((100, "machine"), (4, f"pair {comm.rank // 2}")) == pytest.approx(4 / pairs)
 
 
-def test_least_rank_counts_for_all(comm, room):
+def test_smallest_rank_limit_applies_to_all(comm, room):
     assert room((8 if comm.rank else 1, f"task {comm.rank}")) == 1
 
 

@@ -47,7 +47,7 @@ def test_exchange_with(comm, partners, size):
             same(arrays, letter(rank, comm.rank, number, size))
 
 
-def test_letters_arrive_whole_and_in_order(comm):
+def test_messages_arrive_complete_and_in_order(comm):
     mailbox, n, got = mpi.Mailbox(comm, others(comm)), 20, {rank: [] for rank in others(comm)}
     written = dict.fromkeys(others(comm), 0)
 
@@ -71,7 +71,7 @@ def test_letters_arrive_whole_and_in_order(comm):
     assert comm.allreduce(1) == comm.size
 
 
-def test_a_rank_that_does_not_read_holds_up_nobody(comm):
+def test_rank_that_does_not_read_blocks_no_other(comm):
     mailbox = mpi.Mailbox(comm, others(comm))
     size, n = 100_000, 10  # far above what MPI sends without asking
     latest = dict.fromkeys(others(comm), -1)
@@ -97,7 +97,7 @@ def test_a_rank_that_does_not_read_holds_up_nobody(comm):
         assert all(number >= 0 for number in latest.values())
 
 
-def test_close_with_large_letters_under_way_in_all_directions(comm):
+def test_close_with_large_messages_in_transit(comm):
     size, mailbox = 200_000, mpi.Mailbox(comm, others(comm))
     for rank in others(comm):
         mailbox.post(rank, lambda: [np.full(size, comm.rank)])

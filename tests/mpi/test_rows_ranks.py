@@ -122,7 +122,7 @@ def test_splits_of_a_dataset(comm, mpi_tmp_path):
     assert (mpi_tmp_path / "ranks.h5").read_bytes() == (mpi_tmp_path / "alone.h5").read_bytes()
 
 
-def test_a_changed_value_is_one_sentence_on_every_rank(comm, mpi_tmp_path):
+def test_changed_value_raises_the_same_error_on_every_rank(comm, mpi_tmp_path):
     def make():
         path = mpi_tmp_path / "data.h5"
         X, Y = random_data(1, 300, 40, 3, density=0.5)

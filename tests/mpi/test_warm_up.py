@@ -91,7 +91,7 @@ def test_kernels_of_a_path(comm, late, loss):
     assert late == []
 
 
-def test_kernels_of_a_label_that_goes_on(comm, mpi_tmp_path, data, late):
+def test_kernels_of_a_resumed_label(comm, mpi_tmp_path, data, late):
     for time_limit in (1e-9, None):
         options = {"max_steps": 40, "time_limit": time_limit, "ranks_per_group": comm.size}
         with suppress(Interrupted):

@@ -88,7 +88,7 @@ def test_slices_are_all_rows_and_small(n_rows, n_values):
         assert (found[0].stop + 1) * (n_values / n_rows + slices.ROW_VALUES) > slices.SLICE_VALUES
 
 
-def test_signal_is_an_error_at_the_next_look():
+def test_signal_raises_at_the_next_check():
     signals = SimpleNamespace(seen=False)
     look = slices.stop_at(signals, "reading the rows")
     look()
@@ -111,7 +111,7 @@ def test_chunks_follow_the_memory(monkeypatch):
 MANY = [f"name-{letter}" for letter in "abcdefgh"]
 
 
-def test_a_near_word_or_few_or_who_lists_them():
+def test_suggests_near_name_or_lists_few_names():
     assert nearest("name-i", MANY) in {f"did you mean {name!r}?" for name in MANY}
     assert nearest("zzz", MANY[:3]) == "known: name-a, name-b, name-c"
     assert nearest("zzz", MANY) == ""
@@ -126,7 +126,7 @@ def refused(*tokens):
     return str(error.value)
 
 
-def test_where_nothing_is_near_the_sentence_is_short_and_says_where_to_look():
+def test_names_the_help_command_without_a_near_name():
     train = ("train", "dual", "x.h5", "-o", "y")
     assert refused(*train, "--zzz") == "Unknown option: --zzz. `hpcml train dual --help` lists the options."
     assert refused(*train, "--tol", "1") == "Unknown option: --tol. Did you mean --dual-tol?"
@@ -144,7 +144,7 @@ def clock(monkeypatch):
     return now, said
 
 
-def test_time_left_without_a_terminal(clock):
+def test_remaining_time_without_a_terminal(clock):
     now, said = clock
     progress = Progress(Log(0), "labels", 90, every=10)
     for seconds, done in ((10, 0), (20, 9), (25, 10), (60, 30), (70, 90)):
@@ -183,7 +183,7 @@ def test_internals_are_printed_on_request_and_always_in_the_file(tmp_path, capsy
     assert not capsys.readouterr().err
 
 
-def test_a_terminal_that_cannot_redraw_gets_lines(clock, monkeypatch):
+def test_dumb_terminal_gets_lines(clock, monkeypatch):
     now, said = clock
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr(logs.sys.stderr, "isatty", lambda: True, raising=False)
@@ -194,7 +194,7 @@ def test_a_terminal_that_cannot_redraw_gets_lines(clock, monkeypatch):
     assert said == ["labels: 9 of 90"]
 
 
-def test_time_left_of_work_that_was_taken_up_again(clock):
+def test_remaining_time_of_resumed_work(clock):
     now, said = clock
     progress = Progress(Log(0), "rows", 100, every=10)
     for seconds, done in ((5, 50), (15, 60)):
@@ -210,6 +210,6 @@ def test_durations(seconds, text):
     assert duration(seconds) == text
 
 
-def test_sizes_for_people():
+def test_sizes():
     sizes = (0, 999, 1000, 87_500_000, 1_250_000_000, 3.2e12, 5e15)
     assert [size(n) for n in sizes] == ["0", "999 bytes", "1 kB", "87.5 MB", "1.25 GB", "3.2 TB", "5 PB"]

@@ -76,7 +76,7 @@ def test_model_equals_that_of_rows_scaled_before(tmp_path, method, kind):
     np.testing.assert_allclose(*scores, rtol=1e-5, atol=1e-5 * np.abs(scores[0]).max())
 
 
-def test_all_methods_with_the_option_are_tried():
+def test_all_methods_with_scale_are_tested():
     assert set(methods_with_option("scale")) == set(METHODS_WITH_SCALE)
 
 

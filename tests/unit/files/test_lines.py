@@ -29,7 +29,7 @@ COMPRESS = {"plain": bytes, "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma
     n_parts=st.integers(1, 9),
     block_bytes=st.integers(1, 40),
 )
-def test_ranges_give_every_line_once(tmp_path_factory, lines, last_newline, n_parts, block_bytes):
+def test_ranges_yield_every_line_once(tmp_path_factory, lines, last_newline, n_parts, block_bytes):
     content = b"\n".join(lines) + (b"\n" if last_newline else b"")
     path = tmp_path_factory.getbasetemp() / "lines"
     path.write_bytes(content)

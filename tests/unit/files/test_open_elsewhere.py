@@ -64,7 +64,7 @@ def test_reads_files_open_in_another_process(files, locking):
         hpcml.evaluate(model, data)
 
 
-def test_tells_a_file_being_written_from_a_damaged_one(tmp_path):
+def test_distinguishes_unfinished_from_damaged_file(tmp_path):
     new, work = tmp_path / "new.h5", "import sys, hpcml; hpcml.Dataset(sys.argv[1])"
     with holder(new, "w", None):
         told = subprocess.run([sys.executable, "-c", work, str(new)], env=locks(None), capture_output=True, text=True, timeout=60)

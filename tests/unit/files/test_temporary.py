@@ -89,7 +89,7 @@ ENTRIES = [{"label": text, "nested": {"k": [n, "\n"]}} for n, text in enumerate(
 
 
 @pytest.mark.parametrize("size", [0, 1, len(ENTRIES)])
-def test_a_list_in_parts_makes_the_bytes_of_the_whole(tmp_path, size):
+def test_list_in_parts_writes_the_same_bytes(tmp_path, size):
     write_json(tmp_path / "parts.json", CONTENT | {"labels": ListInParts(iter(ENTRIES[:size]))})
     write_json(tmp_path / "whole.json", CONTENT | {"labels": ENTRIES[:size]})
     text = json.dumps(CONTENT | {"labels": ENTRIES[:size]}, indent=1, ensure_ascii=False) + "\n"
@@ -98,7 +98,7 @@ def test_a_list_in_parts_makes_the_bytes_of_the_whole(tmp_path, size):
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), DataError("No space left"), ValueError("No space left")])
-def test_a_part_that_fails_leaves_nothing(tmp_path, error):
+def test_failing_part_leaves_no_file(tmp_path, error):
     def parts():
         yield from ENTRIES
         raise error
@@ -134,7 +134,7 @@ def test_devices_and_folders(tmp_path):
         read_small(tmp_path)
 
 
-def test_waiting_for_a_writer_has_a_limit(pipe, monkeypatch):
+def test_waits_for_a_writer_for_a_limited_time(pipe, monkeypatch):
     monkeypatch.setattr(opening, "WRITER_SECONDS", 0.01)
     with pytest.raises(DataError, match=r"pipe: no process opened this pipe for writing within 0\.01 s; start the writer"):
         SvmlightStream(self_comm(), pipe)

@@ -86,7 +86,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_tightest_level_counts(tree, name):
+def test_smallest_limit_applies(tree, name):
     limit = tree(*TREES[name])
     assert limit == 500 * MB
     assert limit.source.startswith("control group /")
@@ -211,7 +211,7 @@ def test_chosen_cells_fit(cells, n_ranks, size):
         assert n_cells >= 4  # so few cost no time
 
 
-def test_ranks_of_a_node_choose_alike_while_memory_is_taken(cells):
+def test_ranks_of_a_node_choose_the_same_size(cells):
     size = 16 * MIB
     assert len({cells(size, free, 4) for free in (size, size // 2, 0)}) == 1
 
@@ -236,7 +236,7 @@ def test_missing_and_read_only_memory(monkeypatch, tmp_path):
         runtime.fit_shared_memory(1)
 
 
-def test_memory_of_an_earlier_process_of_this_number_is_removed(monkeypatch, tmp_path):
+def test_removes_memory_of_an_earlier_process(monkeypatch, tmp_path):
     monkeypatch.setattr(runtime, "SHARED_MEMORY", tmp_path)
     for number in (os.getpid(), os.getpid() + 1):
         (tmp_path / f"mpich_shm_{number:x}_0").touch()

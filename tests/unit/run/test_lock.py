@@ -89,7 +89,7 @@ def without_locks(monkeypatch):
     monkeypatch.setattr(lock.fcntl, "flock", cannot)
 
 
-def test_holder_is_waited_for_and_named(clock, file, locked, monkeypatch):
+def test_waits_for_holder_and_names_it(clock, file, locked, monkeypatch):
     monkeypatch.setenv("SLURMD_NODENAME", "node3")
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     locked(signature())
@@ -104,7 +104,7 @@ def test_reports_lock_of_silent_holder(clock, file, locked):
     assert refusal(file).endswith(f", which has been silent for 11 min; if no job uses the folder, remove {file}")
 
 
-def test_holder_of_this_kernel_whose_lock_is_free_is_followed_at_once(clock, file):
+def test_takes_free_lock_of_the_same_kernel_at_once(clock, file):
     file.write_bytes(signature())
     touch_at(file, 0)
     take_and_release(file)
@@ -141,7 +141,7 @@ def test_watches_holder_without_visible_lock(clock, file, monkeypatch, capsys, h
     assert "is locked by process" in capsys.readouterr().err
 
 
-def test_holder_of_long_ago_is_not_waited_for(clock, file):
+def test_takes_stale_lock_at_once(clock, file):
     file.write_bytes(ELSEWHERE)
     touch_at(file, -lock.LONG_AGO - 1)
     take_and_release(file)
@@ -154,7 +154,7 @@ def test_warns_about_file_system_without_locks(clock, file, monkeypatch, capsys)
     assert "the file system has no locks; make sure that no other job uses the folder" in capsys.readouterr().err
 
 
-def test_holder_touches_the_file_until_it_lets_go(file, monkeypatch):
+def test_holder_updates_the_file_until_release(file, monkeypatch):
     monkeypatch.setattr(lock, "BEAT", 0.001)
     ours = FolderLock(file.parent, Log(1))
     ours.acquire()
@@ -167,7 +167,7 @@ def test_holder_touches_the_file_until_it_lets_go(file, monkeypatch):
     assert not beats.is_alive()
 
 
-def test_lock_that_was_removed_and_taken_by_another_is_left_to_it(file):
+def test_keeps_lock_that_another_run_holds(file):
     first, second = FolderLock(file.parent, Log(1)), FolderLock(file.parent, Log(1))
     first.acquire()
     file.unlink()

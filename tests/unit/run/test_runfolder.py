@@ -20,7 +20,7 @@ def folder(path):
     return RunFolder(SELF, path, Log(1))
 
 
-def test_second_run_is_refused_and_the_first_goes_on(tmp_path, monkeypatch):
+def test_rejects_second_run_in_a_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("hpcml.run.lock.PATIENCE", 0.1)
     with folder(tmp_path / "run") as first:
         assert first.prepare(CONFIG, Target(tmp_path, force=False, resume=False)) == NEW
@@ -33,7 +33,7 @@ def test_second_run_is_refused_and_the_first_goes_on(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["lock", "notes.txt", LOCK])
-def test_other_files_stay(tmp_path, name):
+def test_keeps_other_files_in_the_folder(tmp_path, name):
     (tmp_path / name).write_text("mine")
     (tmp_path / "more.txt").write_text("mine")
     for flags in ({"force": False, "resume": False}, {"force": True, "resume": False}, {"force": False, "resume": True}):
@@ -71,7 +71,7 @@ def test_reports_another_processor_or_version_once(tmp_path):
 
 
 @pytest.mark.parametrize("end", [b"", b'{"a": 1', b"[" * 100_000 + b"\n"])
-def test_the_end_of_a_run_is_not_put_into_a_damaged_file(tmp_path, end):
+def test_run_end_is_not_written_to_a_damaged_file(tmp_path, end):
     path = tmp_path / "environment.jsonl"
     path.write_bytes(b'{"time": "1"}\n' + end)
     record_end(mpi.self_comm(), path)
