@@ -103,7 +103,6 @@ class Stopped(Interrupted):
 
 
 def option_flag(field_name: str) -> str:
-    """Return the flag (without dashes) and TOML key of an option."""
     return "lambda" if field_name == "lam" else field_name.replace("_", "-")
 
 

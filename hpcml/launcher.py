@@ -70,7 +70,6 @@ def sign_of_other_ranks() -> str:
 
 
 def launching_ancestor(programs: str = _PROGRAMS) -> str:
-    """Return the name of the nearest ancestor that is a launcher; "" if none is."""
     process = os.getppid()
     with suppress(OSError):
         while process > 0:

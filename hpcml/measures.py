@@ -69,7 +69,6 @@ class Ranking:
 
     @property
     def n_positive(self) -> int:
-        """Number of positives, including those without a score."""
         return int(self.relevant.sum()) + self.n_missed
 
     @property

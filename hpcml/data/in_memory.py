@@ -59,7 +59,6 @@ def canonical(X: Any) -> Any:
 
 
 def check_label_sets(y: Any, name: str = "y") -> Any:
-    """Return labels unchanged, sparse ones as by `check_csr`. Raises MatrixError for missing labels and for mixed types."""
     import scipy.sparse as sp
 
     if sp.issparse(y):

@@ -176,7 +176,6 @@ def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_
 
 
 def read_rows(dataset: DataFile, rows: np.ndarray, dense: bool, check: bool = True) -> Rows:
-    """Read some rows (ascending numbers), with `check` verifying checksums. Raises DataError, MemoryError, OSError."""
     dataset.check_unchanged()
     slab = read_slab(dataset, rows, 0, rows.size)
     if check:

@@ -26,7 +26,6 @@ _VALUE_BYTES = 8  # column and value
 
 
 def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
-    """Return an array of zeros (size) that the ranks share. Raises DataError if the disk is full. Collective over `node`."""
     path, folder = None, tempfile.gettempdir()
     try:
         with mpi.agreed(node, f"making room for the rows in {folder}"):

@@ -50,7 +50,6 @@ class SlabFile:
     """An HDF5 file that is being written; `write`, `flush` and `close` are local, the other methods collective."""
 
     def __init__(self, comm: mpi.Comm, path: Path, target: Path | None = None) -> None:
-        """`target` is the file name for messages (default: `path`)."""
         self.comm, self.path, self.target = comm, path, target or path
         self.offsets: dict[str, tuple[int, Slab]] = {}
         self.sums: dict[str, np.ndarray] = {}  # checksums of what this rank has written

@@ -94,7 +94,6 @@ def joined_names(names: Iterable[str]) -> str:
 
 
 def split_names(cell: str, separator: str) -> list[str]:
-    """Split a cell into names without surrounding blanks, undoing `joined_names` with this separator."""
     if "\\" not in cell:
         return [name.strip() for name in cell.split(separator)]
     escaped = iter(re.findall(pattern := rf"\\(\\|{re.escape(separator)})", cell))

@@ -69,7 +69,6 @@ def check_parts(file: h5py.File) -> None:
 
 
 def read_strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> list[str]:
-    """Return entries begin to end of a string dataset. Raises ValueError, or as h5py, if they are damaged."""
     if data.ndim != 1:
         raise ValueError(f"{data.name} is not one-dimensional")
     end = data.shape[0] if end is None else min(end, data.shape[0])

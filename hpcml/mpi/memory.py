@@ -71,7 +71,6 @@ def limits(root: Path = Path("/")) -> list[Limit]:
 
 
 def control_groups(root: Path) -> Iterator[tuple[str, Path, Path]]:
-    """Yield the control groups of this process that may limit memory: file system, mount point, folder of the group."""
     paths = {}
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
@@ -123,12 +122,10 @@ def memory_per_rank(comm: mpi.Comm, in_use: int = 0) -> float:
 
 
 def room_per_rank(comm: mpi.Comm) -> float:
-    """Return the bytes that rows and weights of every rank may use. Collective over `comm`."""
     return min(MEMORY_SHARE * memory_per_rank(comm), memory_per_rank(comm, OWN_BYTES))
 
 
 def check_room(comm: mpi.Comm, learner: str, n_rows: int, n_features: int, copies: int) -> None:
-    """Raise OptionError unless copies of dense float32 rows fit into memory. Collective over `comm`."""
     needed, room = copies * 4.0 * n_rows * n_features, room_per_rank(comm)
     if needed > room:
         sizes = f"{n_rows:,} × {n_features:,} values, up to {size(needed)} on each rank"

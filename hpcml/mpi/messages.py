@@ -68,7 +68,6 @@ class Mailbox:
             self._n_sent[rank] += 1
 
     def collect(self) -> list[tuple[int, Arrays]]:
-        """Return the messages that have arrived, in order, and let waiting ones leave."""
         letters = []
         for rank in self._leaving:
             self._send(rank)

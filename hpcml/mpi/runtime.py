@@ -145,7 +145,6 @@ def _call_init(library: ctypes.CDLL, provided: ctypes.c_int) -> None:
 
 
 def _end_job(sentence: str) -> NoReturn:
-    """Print why MPI cannot start, once per node, and end all ranks with exit code 2."""
     time.sleep(3 * _RELAY_SECONDS * min(number_in("MPI_LOCALRANKID"), 10))
     os.write(2, f"hpcml: {sentence}\n".encode())
     if has_connection():

@@ -55,7 +55,6 @@ class RunConfig:
 
 
 def to_toml(values: dict[str, object]) -> str:
-    """Return the text of `config.toml`: flat TOML, without None. Raises ConfigError for a string that is not Unicode."""
     lines = [f"# hpcml {version()}\n"]
     for key, value in values.items():
         if value is None:
@@ -102,7 +101,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         return result
 
     def prepare(self, config: RunConfig, target: Target) -> str:
-        """Create, empty or re-enter the folder; return NEW, UNFINISHED or FINISHED. Raises ConfigError, InUseError. Collective."""
         current = environment(self.comm)
         with self.discard_on_error():
             return mpi.run_on_root(self.comm, f"creating {self.path}", lambda: self._prepare(config, target, current))

@@ -54,7 +54,6 @@ class _Part(NamedTuple):
 
 
 def merge_models(session: Session, runs: list[Path], target: Target, free: Callable[[str], Collection[str]]) -> MergeReport:
-    """Join all parts into the target's run folder, up to `free` keys of config.toml. Raises ConfigError, DataError. Collective."""
     comm, output, parts = session.comm, target.output, list[_Part]()
 
     def read_parts() -> tuple[list[Path], list[int], bool, dict[str, Any]]:
