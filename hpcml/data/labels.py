@@ -73,8 +73,11 @@ def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
 def choose_labels(
     comm: mpi.Comm, dataset: DataFile, selection: LabelFilter, n_positive: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
-    """Return numbers and names of the labels to train. Collective over `comm`."""
-    names = mpi.run_on_root(comm, f"reading the labels of {dataset.path}", dataset.label_names)
+    return mpi.run_on_root(comm, f"reading the labels of {dataset.path}", lambda: _choose_labels(dataset, selection, n_positive))
+
+
+def _choose_labels(dataset: DataFile, selection: LabelFilter, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    names = dataset.label_names()
     known = set(names)
     unknown = [name for name in selection.label if name not in known]
     if unknown:
