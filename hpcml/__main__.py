@@ -45,7 +45,6 @@ def main() -> None:
 
 
 def connect(guard: Guard) -> mpi.Comm:
-    """Import and start MPI, and return the communicator. Raises MemoryError if the address space is too small."""
     if lack := loading.lacking(loading.START_BYTES):
         raise MemoryError(lack)
     with loading.in_time():
@@ -57,7 +56,6 @@ def connect(guard: Guard) -> mpi.Comm:
 
 
 def run(tokens: list[str], guard: Guard) -> int:
-    """Run one command line, print its error, and return the exit code."""
     from hpcml.cli import app as cli
     from hpcml.cli.guard import write_exit_code
     from hpcml.errors import EXIT_USER, HpcmlError, is_out_of_memory, out_of_memory

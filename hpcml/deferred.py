@@ -45,8 +45,6 @@ class _Deferred(ModuleType):
 
 
 class _Later(Loader):
-    """Defers a module's own loader until the module is used."""
-
     def __init__(self, inner: Loader) -> None:
         self.inner, self.lock = inner, threading.RLock()
 
@@ -68,5 +66,4 @@ class _Finder(MetaPathFinder):
 
 
 def defer() -> None:
-    """Defer modules of DEFERRED and hide those of ABSENT in this process from now on."""
     sys.meta_path.insert(0, _Finder())

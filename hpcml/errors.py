@@ -36,7 +36,6 @@ class OptionError(ConfigError):
     in_python = False  # name options as in Python, not as on the command line
 
     def __init__(self, name: str, value: object, why: str, *others: str) -> None:
-        """`name` is the name of the field; `others` are options that `why` refers to, as in "has no effect without"."""
         super().__init__(name, value, why, *others)
         self.name, self.value, self.why, self.others = name, value, why, others
 
@@ -104,12 +103,10 @@ class Stopped(Interrupted):
 
 
 def option_flag(field_name: str) -> str:
-    """Return the flag (without dashes) and TOML key of an option."""
     return "lambda" if field_name == "lam" else field_name.replace("_", "-")
 
 
 def reason_and_hint(error: OSError) -> tuple[str, str]:
-    """Return the reason of an operating-system error, and advice ("" or "; …")."""
     reason = error.strerror or str(error)
     hint = {
         "No space left on device": "; free some space or choose another folder",
@@ -161,16 +158,13 @@ def nearest(word: str, known: Iterable[str], list_command: str = "") -> str:
 
 
 def is_system_error(error: Exception) -> TypeGuard[OSError]:
-    """Return whether reading failed for a reason that is unrelated to the file's content."""
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE)
 
 
 def is_in_use(error: OSError) -> bool:
-    """Return whether HDF5 rejected a file that another program has locked or open for writing."""
     return "already open for" in str(error) or f"unable to lock file, errno = {errno.EAGAIN}," in str(error)
 
 
 def file_error(path: object, doing: str, error: OSError) -> DataError:
-    """Return the error for a system error on `path`; `doing` is what failed: "read", "write"."""
     reason, hint = reason_and_hint(error)
     return DataError(f"{path}: cannot {doing}: {reason}{hint}")

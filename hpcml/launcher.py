@@ -21,13 +21,11 @@ _PROGRAMS = rf"{_STARTERS}|srun|slurmstepd|jsmd|flux-"  # some also start a job'
 
 
 def number_in(name: str) -> int:
-    """Return the integer value of a variable, or 0."""
     value = os.environ.get(name, "")
     return int(value) if value.isdecimal() else 0
 
 
 def promised_ranks() -> dict[str, tuple[int, int]]:
-    """Return number of ranks and rank by variable, the most reliable first."""
     pairs = [_PMI] if has_connection() else [_OPEN_MPI, _PMI, *_OTHERS]
     if "SLURM_STEP_ID" in os.environ or "SLURM_STEPID" in os.environ:  # inside srun, not merely inside an allocation
         # An interactive step has one task, but also the variable of its allocation's tasks.
@@ -65,16 +63,13 @@ def sign_of_other_ranks() -> str:
     """Return the variable or ancestor that suggests that this process is one of several ranks; "" if there is none."""
     promised = promised_ranks()
     several = [f"{name}={os.environ[name]}" for name, (size, _) in promised.items() if size > 1]
-    if several or promised.keys() - {
-        "PMIX_RANK",
-        "MPI_LOCALNRANKS",
-    }:  # rank 0, or the only rank on this node, may be one of several
+    # With these two, rank 0, or the only rank on this node, may be one of several.
+    if several or promised.keys() - {"PMIX_RANK", "MPI_LOCALNRANKS"}:
         return "".join(several[:1])
     return "PMI_FD" if has_connection() else launching_ancestor(_STARTERS)
 
 
 def launching_ancestor(programs: str = _PROGRAMS) -> str:
-    """Return the name of the nearest ancestor that is a launcher; "" if none is."""
     process = os.getppid()
     with suppress(OSError):
         while process > 0:

@@ -29,7 +29,6 @@ THREADS = (
 
 
 def cap_threads() -> None:
-    """Let libraries that are loaded later compute with one thread in this process, which is one of several ranks."""
     os.environ.update(dict.fromkeys(THREADS, "1"))
 
 

@@ -25,24 +25,20 @@ def visible(text: str) -> str:
 
 
 def named(name: str, longest: int = LONGEST) -> str:
-    """Return a name for a table or a title: escaped, and shortened with "…" in the middle if it is long."""
     text = visible(name)
     half = (longest - 1) // 2
     return text if len(text) <= longest else f"{text[: longest - 1 - half]}…{text[-half:]}"
 
 
 def label_with_title(name: str, titles: Sequence[str] | None, label: int) -> str:
-    """Return a label's name with its title, if there is one: "D006801 Humans"."""
     return f"{name} {titles[label]}" if titles and titles[label] else name
 
 
 def plural(count: int, noun: str, several: str = "") -> str:
-    """Return a count with its noun: "1 row", "2,000 rows"; `several` is an irregular plural."""
     return f"{count:,} {noun if count == 1 else several or f'{noun}s'}"
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text has no unpaired surrogates, so that it can be written as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -51,7 +47,6 @@ def is_unicode(text: str) -> bool:
 
 
 def joined(lines: Iterable[str]) -> str:
-    """Join lines for people; line breaks in names are escaped."""
     return "\n".join(map(visible, lines))
 
 
@@ -82,7 +77,6 @@ class Log:
                 self.file = None
 
     def detail(self, message: str) -> None:
-        """Log internals: printed with --verbose, and always in the log file."""
         self(message, level=logging.DEBUG)
 
 
@@ -97,7 +91,6 @@ def say(text: str, stream: TextIO) -> None:
 
 
 def size(nbytes: float) -> str:
-    """Format a number of bytes: "87.5 MB", "1.25 GB"."""
     for unit, factor in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if nbytes >= factor:
             return f"{nbytes / factor:.3g} {unit}"
@@ -105,7 +98,6 @@ def size(nbytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a time: "40 s", "12 min", "3 h 20 min", "2 d 5 h"."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)

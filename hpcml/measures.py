@@ -35,7 +35,6 @@ FRACTIONS: dict[str, Callable[[Any, Any, Any], tuple[Any, Any]]] = {
 
 
 def ratio(above: Any, below: Any) -> Any:
-    """Return the quotient of counts or arrays; 0/0 is NaN."""
     with np.errstate(invalid="ignore"):
         return np.divide(above, below)
 
@@ -70,7 +69,6 @@ class Ranking:
 
     @property
     def n_positive(self) -> int:
-        """Number of positives, including those without a score."""
         return int(self.relevant.sum()) + self.n_missed
 
     @property

@@ -41,7 +41,6 @@ def split_record(text: str, strip: bool = False) -> list[str]:
 
 
 def quoted_name(name: str) -> str:
-    """Return a name as `split_record` reads it."""
     is_bare = name and "," not in name and name[0] != '"' and name == name.strip()
     return name if is_bare else '"' + name.replace('"', '""') + '"'
 
@@ -69,7 +68,6 @@ def _classes_in(file: str) -> dict[str, ast.ClassDef]:
 
 
 def texts_behind(kind: type) -> dict[str, str]:
-    """Return the field docstrings of a class, each in one line."""
     docs = {}
     for line, text in pairwise(_classes_in(inspect.getfile(kind))[kind.__name__].body):
         if isinstance(line, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
@@ -79,7 +77,6 @@ def texts_behind(kind: type) -> dict[str, str]:
 
 @cache
 def option_help(kind: type) -> dict[str, str]:
-    """Return the help of each option of a dataclass, in one line."""
     docs: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         docs |= texts_behind(each) if "__dataclass_fields__" in vars(each) else {}
@@ -87,7 +84,6 @@ def option_help(kind: type) -> dict[str, str]:
 
 
 def default_value(option: Field) -> object:
-    """Return the default of an option; MISSING if it is required."""
     return option.default if option.default_factory is MISSING else option.default_factory()
 
 
@@ -176,7 +172,6 @@ def check_rules(options: Any, *inputs: str) -> None:
 
 
 def check_sizes(options: Any) -> None:
-    """Raise OptionError for an integer beyond all ranges, also in nested dataclasses."""
     for option in fields(options):
         value = getattr(options, option.name)
         if is_dataclass(value):

@@ -22,7 +22,6 @@ def even_bounds(n: int, n_parts: int) -> np.ndarray:
 
 
 def even_range(n: int, rank: int, n_ranks: int) -> tuple[int, int]:
-    """Return begin and end of a rank's part in an even division of 0..n."""
     return rank * n // n_ranks, (rank + 1) * n // n_ranks
 
 

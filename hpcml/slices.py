@@ -30,12 +30,10 @@ def stop_at(signals: StopSignals, doing: str) -> StopCheck:
 
 
 def rows_in_slice(n_rows: int, n_values: int) -> int:
-    """Return the number of rows of a slice, if `n_rows` rows have `n_values` values."""
     return max(1, SLICE_VALUES * n_rows // max(1, n_values + ROW_VALUES * n_rows))
 
 
 def is_long(n_values: int, n_ranks: int) -> bool:
-    """Return whether a pass over `n_values` values by `n_ranks` ranks takes long enough to be interrupted."""
     return n_values > SLICE_VALUES * n_ranks
 
 

@@ -23,7 +23,6 @@ def version() -> str:
 
 
 def read_commit(root: Path) -> str:
-    """Return the commit of a checkout, with `.dirty` if files of hpcml/ differ from it; "" without git or a commit."""
     # With both paths git ignores repositories in the environment, and accepts one of another user.
     paths = [f"--git-dir={root}/.git", f"--work-tree={root}", "--no-optional-locks"]
     command = ["git", *paths, "status", "--porcelain=v2", "--branch", "--untracked-files=normal", "hpcml"]

@@ -27,9 +27,8 @@ class Merge(Operation[str]):
 
     def execute(self, session: Session) -> str:
         from hpcml.methods.registry import method_named
-        from hpcml.run.merge import merge_models
+        from hpcml.run.merge import merge_models, merge_sweep
         from hpcml.run.session import Target
-        from hpcml.run.sweep import merge_sweep
 
         runs = list(self.runs)
         if not runs:

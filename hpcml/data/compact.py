@@ -81,7 +81,6 @@ class ColumnMap:
     n_folds: int  # number of columns of folded features on all ranks, which follow
 
     def of_rows(self, rows: slice, bias: int = -1) -> kernels.Columns:
-        """Return the columns for a slice of this rank's rows; `bias` is the column of the constant feature."""
         return kernels.Columns(self.column_of, self.fold_column[rows], self.fold_norm[rows], bias)
 
     def tables(self, comm: mpi.Comm, check_stop: StopCheck = no_stop_check) -> tuple[np.ndarray, np.ndarray]:
@@ -113,9 +112,7 @@ def compact_rows(
     check_stop: StopCheck = no_stop_check,
     fold: bool = True,
 ) -> tuple[CompactRows, ColumnMap]:
-    """Copy a shard's rows, into arrays from `allocate` (collective) if given. Raises DataError, and as `check_stop`. Collective
-    over `comm`.
-    """
+    """Copy a shard's rows, into arrays from `allocate` (collective) if given. Collective over `comm`."""
     if shard.n_global == 0:
         raise DataError("there are no rows to train on; choose another --split")
     warm_up(comm, shard)
@@ -184,7 +181,6 @@ def feature_values(comm: mpi.Comm, shard: Shard, check_stop: StopCheck) -> Featu
 def _columns(
     comm: mpi.Comm, shard: Shard, counts: np.ndarray, check_stop: StopCheck, fold: bool
 ) -> tuple[ColumnMap, np.ndarray, np.ndarray]:
-    """Return the column map and, for each row, its number of values in shared columns and Σ x². Collective over `comm`."""
     shared = np.flatnonzero(counts > (1 if fold else 0))
     rarity = 32 - np.frexp(counts[shared].astype(np.float64))[1].astype(np.uint8)  # frequency class: powers of two
     shared = shared[np.argsort(rarity, kind="stable")]
@@ -203,7 +199,6 @@ def _columns(
 
 
 def row_slices(shard: Shard, check_stop: StopCheck) -> Iterator[tuple[Any, ...]]:
-    """Yield row slices, each with the slab's CSR arrays and the positions of its rows. Raises as `check_stop`."""
     for part in slices.row_slices(shard.n_local, shard.nnz):
         check_stop()
         yield part, shard.indptr, shard.indices, shard.data, shard.rows[part]

@@ -54,7 +54,6 @@ class DataFile:
         return DataError(f"{self.path}: {message}; create {it} again with `hpcml convert`")
 
     def _check_parts(self) -> None:
-        """Raise DataError, or as h5py, unless all parts exist with consistent sizes and known types, as the kernels require."""
         names = {"feature_names": self.n_features, "row_ids": self.n_rows}
         names |= {"label_names": self.n_labels, "label_titles": self.n_labels, NAMES_OF[UNKNOWN]: self.n_unknown}
         parts: dict[str, tuple[int, tuple[str, ...]]] = {name: (size, STRINGS) for name, size in names.items()}
@@ -106,11 +105,9 @@ class DataFile:
             raise changed_file_error(self.path)
 
     def map(self, name: str, begin: int = 0, end: int | None = None) -> np.ndarray:
-        """Return rows begin to end of a numeric dataset, read-only (`map_dataset`). Raises DataError."""
         return map_dataset(self.path, self.file[name], begin, end)
 
     def strings(self, name: str, begin: int = 0, end: int | None = None) -> list[str] | None:
-        """Return entries begin to end of a string dataset; None if the file does not have it. Raises DataError."""
         if name not in self.file:
             return None
         with readable(self.path, "hpcml convert", f"dataset ({name})"):
@@ -159,7 +156,6 @@ class DataFile:
         return names
 
     def label_titles(self, labels: np.ndarray | None = None) -> list[str] | None:
-        """Return the titles of some or all labels, "" for none; None if the file has no titles. Raises DataError."""
         titles = self.strings("label_titles")
         return titles if titles is None or labels is None else [titles[label] for label in labels.tolist()]
 
@@ -203,7 +199,6 @@ def split_or_all(dataset: DataFile, split: str) -> str:
 
 
 def read_feature_names(dataset: DataFile, numbers: np.ndarray, strings: str = "feature_names") -> list[str] | None:
-    """Return the names of features, or of entries of another string dataset; None if there are no names. Raises DataError."""
     if strings not in dataset.file:
         return None
     out = np.empty(numbers.size, dtype=object)

@@ -41,7 +41,6 @@ class Descriptors:
     by_identifier: dict[str, Descriptor] = field(default_factory=dict)
 
     def titles(self, names: Iterable[str]) -> list[str]:
-        """Return the name of each descriptor; "" for an unknown identifier."""
         return [self.by_identifier[name].name if name in self.by_identifier else "" for name in names]
 
     @cached_property

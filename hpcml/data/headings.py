@@ -25,7 +25,6 @@ class Headings:
     excluded: np.ndarray
 
     def in_columns(self, column_of: np.ndarray) -> Headings:
-        """Return the same as columns; features without a column are negative."""
         own = np.where(self.own >= 0, column_of[self.own], -1)
         return Headings(own, column_of[self.excluded])
 
@@ -34,7 +33,6 @@ class Headings:
 
 
 def find_headings(dataset: DataFile, exclude: Sequence[str] = ()) -> Headings | None:
-    """Return the features that are headings; None if there are none. Raises OptionError."""
     if not dataset.has_headings:
         if exclude:
             why = f"{dataset.path} has no headings as features; convert with --headings-as-features"

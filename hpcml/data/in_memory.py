@@ -31,9 +31,8 @@ def check_csr(matrix: Any, name: str) -> Any:
         _check_compressed(name, matrix, "column", n_columns, n_rows)
     try:
         if kind == "coo":
-            matrix = sp.coo_matrix(
-                (matrix.data, (matrix.row, matrix.col)), matrix.shape
-            )  # SciPy checks the indices of the new matrix
+            # SciPy checks the indices of the new matrix.
+            matrix = sp.coo_matrix((matrix.data, (matrix.row, matrix.col)), matrix.shape)
         elif kind == "bsr":
             matrix = matrix.tocoo(copy=False)  # likewise
         matrix = matrix if kind == "csr" else matrix.tocsr()
@@ -60,7 +59,6 @@ def canonical(X: Any) -> Any:
 
 
 def check_label_sets(y: Any, name: str = "y") -> Any:
-    """Return labels unchanged, sparse ones as by `check_csr`. Raises MatrixError for missing labels and for mixed types."""
     import scipy.sparse as sp
 
     if sp.issparse(y):

@@ -60,7 +60,6 @@ class DatasetInfo:
 
 
 def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> DatasetInfo:
-    """Describe a dataset; with `check`, every rank checks a part of the rows. Raises DataError. Collective over `comm`."""
     dataset = None
     with mpi.agreed(comm, f"reading {path}"):
         dataset = DataFile(path)
@@ -101,7 +100,6 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
 
 
 def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
-    """Raise DataError unless matrices, names and splits are sound. Collective over `comm`."""
     for name, n_columns in dataset.matrices.items():
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             begin, end = even_range(dataset.n_rows, comm.rank, comm.size)

@@ -11,7 +11,7 @@ import numpy as np
 from hpcml import mpi, rng, slices
 from hpcml.data.dataset import UNKNOWN, DataFile
 from hpcml.data.shard import Shard, load_shard, matrix_slab
-from hpcml.errors import ConfigError, DataError, OptionError, nearest
+from hpcml.errors import ConfigError, DataError, OptionError, nearest, repeated
 from hpcml.kernels import rows as kernels
 from hpcml.log import Log, plural
 from hpcml.options import parse_part
@@ -43,7 +43,6 @@ def count_unused(dataset: DataFile) -> tuple[int, int]:
 
 
 def log_unlabelled(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None:
-    """Log how many rows of a split are unlabelled. Raises ConfigError. Collective over `comm`."""
     with mpi.agreed(comm, f"reading {dataset.path}"):
         if dataset.n_unlabelled:
             rows = dataset.split(split)
@@ -52,7 +51,6 @@ def log_unlabelled(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> N
 
 
 def warn_about_unused_rows(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None:
-    """Log the numbers of unlabelled rows and rows in no split; warn about rows in several splits. Collective over `comm`."""
     log_unlabelled(comm, dataset, split, log)
     n_unused, n_shared = mpi.run_on_root(comm, f"reading the splits of {dataset.path}", lambda: count_unused(dataset))
     if n_shared:
@@ -86,8 +84,7 @@ def _choose_labels(dataset: DataFile, selection: LabelFilter, n_positive: np.nda
         raise ConfigError(f"{dataset.path}: no label {unknown[0]!r}; {nearest(unknown[0], names, 'hpcml info')}")
     selected = set(selection.label or names)
     if selection.label and len(selected) < len(selection.label):
-        twice = next(name for k, name in enumerate(selection.label) if name in selection.label[:k])
-        raise OptionError("label", twice, "given twice; give each label once")
+        raise OptionError("label", repeated(selection.label), "given twice; give each label once")
     chosen = [k for k, name in enumerate(names) if name in selected and n_positive[k] >= selection.min_positives]
     if not chosen:
         raise ConfigError(f"{dataset.path}: no label has {selection.min_positives} positive rows; lower --min-positives")
@@ -170,9 +167,7 @@ class Classes(NamedTuple):
 
 
 def read_classes(comm: mpi.Comm, dataset: DataFile, split: str, label: str | None) -> Classes:
-    """Read the classes of a split: `label` against the rest, else one label per row. Raises ConfigError, DataError. Collective over
-    `comm`.
-    """
+    """Read the classes of a split: `label` against the rest, else one label per row. Collective over `comm`."""
     shard = load_shard(comm, dataset, split)
     with mpi.agreed(comm, f"reading the labels of {dataset.path}"):
         names = dataset.label_names()

@@ -38,9 +38,7 @@ def warn_about_leaks(
     headings: Headings | None,
     log: Log,
 ) -> None:
-    """Warn about features that determine one of the labels (numbers, names; `n_positive` of all labels of the dataset). Collective
-    over `comm`.
-    """
+    """Warn about features that determine one of the labels; `n_positive` is of all labels. Collective over `comm`."""
     checked = np.flatnonzero(np.minimum(n_positive[labels], shard.n_global - n_positive[labels]) >= ENOUGH)
     if not checked.size or not shard.n_features:
         return
@@ -94,7 +92,6 @@ def auc_of_feature(comm: mpi.Comm, shard: Shard, label: int, feature: int) -> fl
 def _find_candidates(
     comm: mpi.Comm, dataset: DataFile, shard: Shard, labels: np.ndarray, n_positive: np.ndarray
 ) -> list[tuple[int, int]]:
-    """Return pairs of a label's position and a feature, the most extreme in the samples first. Collective over `comm`."""
     with mpi.agreed(comm, DOING):
         rows = shard.first_row + shard.rows
         draws = rng.uniform(0, "rows that may tell an answer", rows)  # one draw per row, for all labels

@@ -20,12 +20,8 @@ from hpcml.mpi.routing import Routing
 if TYPE_CHECKING:
     from hpcml.data.dataset import DataFile
 
-ID, TEXT, FEATURE, GROUP = (
-    b"id",
-    b"text",
-    b"feature",
-    b"group",
-)  # kinds of strings: equal strings of different kinds have different keys
+# Kinds of strings: equal strings of different kinds have different keys.
+ID, TEXT, FEATURE, GROUP = b"id", b"text", b"feature", b"group"
 
 
 def string_key(kind: bytes, *parts: str) -> int:
@@ -40,17 +36,14 @@ def name_key(kind: bytes, name: str) -> int:
 
 
 def string_keys(kind: bytes, values: Iterable[str]) -> np.ndarray:
-    """Return the keys (uint64) of strings; 0 for an empty one."""
     return np.array([string_key(kind, value) if value else 0 for value in values], dtype=np.uint64)
 
 
 def feature_keys(names: Iterable[str] | None) -> np.ndarray:
-    """Return the keys (uint64) of named features; an empty array for numbered features."""
     return np.zeros(0, np.uint64) if names is None else string_keys(FEATURE, names)
 
 
 def content_keys(lengths: np.ndarray, indices: np.ndarray, data: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """Return the keys (uint64) of rows with `lengths` values; `features` from `feature_keys`."""
     out = np.empty(lengths.size, np.uint64)
     values = np.ascontiguousarray(data, np.float32).view(np.uint32)
     kernels.hash_rows(lengths.astype(np.int64), indices.astype(np.int64), values, features, out)
@@ -58,7 +51,6 @@ def content_keys(lengths: np.ndarray, indices: np.ndarray, data: np.ndarray, fea
 
 
 def draw_keys(dataset: DataFile, rows: np.ndarray) -> np.ndarray:
-    """Return the keys (uint64) by which rows are drawn: group keys if there are groups, else row keys."""
     keys: np.ndarray = dataset.map("row_groups" if dataset.has_groups else "row_keys")[rows]
     return keys
 
@@ -71,9 +63,7 @@ def groups_of(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def find_key_values(comm: mpi.Comm, known: np.ndarray, values: np.ndarray, requested: np.ndarray) -> np.ndarray:
-    """Return the value (int32 ≥ 0, the largest) of each requested key among all ranks' `known` keys; −1 if unknown. Collective over
-    `comm`.
-    """
+    """Return the largest value (int32 ≥ 0) of each requested key on any rank; −1 if unknown. Collective over `comm`."""
     size = np.uint64(comm.size)
     to_owner, to_ask = (Routing(comm, (keys % size).astype(np.int64)) for keys in (known, requested))
     keys, values, queries = to_owner.send(known), to_owner.send(values), to_ask.send(requested)

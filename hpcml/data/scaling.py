@@ -51,7 +51,6 @@ def multiply_features(shard: Shard, factors: np.ndarray) -> Shard:
 
 
 def scaled(comm: mpi.Comm, shard: Shard, scale: str | None, check_stop: StopCheck = no_stop_check) -> Shard:
-    """Return the shard with scaled features (a copy of the values). Raises as `check_stop`. Collective over `comm`."""
     if scale in (None, "none"):
         return shard
     factors = feature_factors(comm, shard, str(scale), check_stop)
@@ -67,7 +66,6 @@ def scale_matrices(scale: str, training: sp.csr_matrix, others: sp.csr_matrix) -
 
 
 def warn_about_scales(comm: mpi.Comm, dataset: DataFile, rows: CompactRows, columns: ColumnMap, log: Log) -> None:
-    """Warn if the scales of common features differ widely. Collective over `comm`."""
     if rows.max_norm * rows.max_norm - rows.bias < 1.002 and rows.scale > 0.9:
         return  # nearly all rows have norm 1: features were weighted, as by tf-idf, which makes frequent words small on purpose
     min_rows = min(rows.n_global, max(COMMON_ROWS, int(np.ceil(COMMON * rows.n_global))))

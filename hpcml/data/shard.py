@@ -21,9 +21,7 @@ Rows: TypeAlias = Any  # n × d, float32: a csr_matrix (SciPy has no type hints)
 
 @dataclass
 class Shard:
-    """CSR arrays of a slab of consecutive rows, read-only and possibly mapped, and positions (`rows`, int64) of the shard's rows in
-    it.
-    """
+    """CSR arrays of consecutive rows, read-only and possibly mapped, and positions (`rows`, int64) of the shard's rows in them."""
 
     first_row: int
     rows: np.ndarray
@@ -71,7 +69,6 @@ class Shard:
 
 
 def split_bounds(dataset: DataFile, rows: np.ndarray, n_parts: int) -> np.ndarray:
-    """Return bounds (n_parts + 1) that divide sorted `rows` into parts with equal numbers of values. Raises DataError."""
     if rows.size and not 0 <= int(rows[0]) <= int(rows[-1]) < dataset.n_rows:
         raise _damaged(dataset, "a split has rows that do not exist")
     indptr = dataset.map("X/indptr")
@@ -142,7 +139,6 @@ def verify(dataset: DataFile, shard: Shard) -> None:
 
 
 def load_shard(comm: mpi.Comm, dataset: DataFile, split: str, unlabelled: bool = False) -> Shard:
-    """Load this rank's shard of a split (`DataFile.split`). Raises ConfigError, DataError. Collective over `comm`."""
     whole = split == "all" and (unlabelled or not dataset.n_unlabelled)
     bounds, parts = None, [np.empty(0, dtype=np.int64)] * comm.size
     with mpi.agreed(comm, f"reading {dataset.path}"):
@@ -162,12 +158,10 @@ def load_shard(comm: mpi.Comm, dataset: DataFile, split: str, unlabelled: bool =
 
 
 def mask_empty_texts(dataset: DataFile, shard: Shard) -> np.ndarray:
-    """Return flags (n_local) of text rows without a known feature; rows of other data are never flagged."""
     return mask_empty_rows(dataset, shard.indptr[shard.rows + 1] - shard.indptr[shard.rows])
 
 
 def mask_empty_rows(dataset: DataFile, sizes: np.ndarray) -> np.ndarray:
-    """Return the same flags for rows with `sizes` (n) features. No command predicts a label for such a row."""
     empty: np.ndarray = (sizes == 0) & ("text" in dataset.file)
     return empty
 
@@ -182,7 +176,6 @@ def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_
 
 
 def read_rows(dataset: DataFile, rows: np.ndarray, dense: bool, check: bool = True) -> Rows:
-    """Read some rows (ascending numbers), with `check` verifying checksums. Raises DataError, MemoryError, OSError."""
     dataset.check_unchanged()
     slab = read_slab(dataset, rows, 0, rows.size)
     if check:

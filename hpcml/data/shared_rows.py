@@ -18,8 +18,7 @@ from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.shard import Shard
 from hpcml.errors import file_error
-from hpcml.mpi.limits import process_bytes
-from hpcml.mpi.memory import OWN_BYTES, memory_per_rank, room_per_rank
+from hpcml.mpi.memory import OWN_BYTES, memory_per_rank, process_bytes, room_per_rank
 from hpcml.partition import offsets
 from hpcml.slices import StopCheck, no_stop_check
 
@@ -27,7 +26,6 @@ _VALUE_BYTES = 8  # column and value
 
 
 def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
-    """Return an array of zeros (size) that the ranks share. Raises DataError if the disk is full. Collective over `node`."""
     path, folder = None, tempfile.gettempdir()
     try:
         with mpi.agreed(node, f"making room for the rows in {folder}"):
@@ -77,12 +75,8 @@ def node_rows(
     positions = np.repeat(label_indptr[:-1] + n_before - rows.label_indptr[:-1], counts) + np.arange(rows.label_rows.size)
     label_rows[positions] = rows.first + rows.label_rows
     node.Barrier()
-    shared: dict[str, Any] = {
-        "indices": shared_arrays[0],
-        "data": shared_arrays[1],
-        "label_indptr": label_indptr,
-        "label_rows": label_rows,
-    }
+    shared: dict[str, Any] = dict(zip(("indices", "data"), shared_arrays, strict=True))
+    shared |= {"label_indptr": label_indptr, "label_rows": label_rows}
     return replace(rows, comm=comm, mapped=True, first=0, indptr=offsets(sizes), **shared), columns
 
 

@@ -52,7 +52,6 @@ def assign(
 
 
 def deal(n_labels: int, indptr: np.ndarray, indices: np.ndarray, n_folds: int, keys: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return the fold (int8) of every row: `assign` with equal shares. Raises OptionError for an empty fold."""
     fold = assign(n_labels, indptr, indices, np.full(n_folds, 1 / n_folds), np.full(n_folds, keys.size), keys, draws)
     if not np.bincount(fold, minlength=n_folds).all():
         n_groups = plural(np.unique(keys).size, "group")

@@ -127,7 +127,6 @@ def parse_slowly(block: bytes, zero_based: bool, wrong: dict[int, str]) -> Rows:
 
 
 def _parse_pair(token: bytes, last: int, zero_based: bool) -> tuple[int, float]:
-    """Return index and value of a token that follows index `last`. Raises ValueError with the reason."""
     index, colon, text = token.partition(b":")
     value = parse_number(text) if colon and INDEX.fullmatch(index) else None
     if index == b"qid":
@@ -163,7 +162,6 @@ def _truncate(token: bytes) -> str:
 
 
 def row_line_numbers(text: np.ndarray) -> list[int]:
-    """Return the line numbers (from 0) of the rows of a valid text; blank lines and comments are not rows."""
     return [number for number, line in enumerate(io.BytesIO(text.tobytes())) if line.partition(b"#")[0].split()]
 
 
@@ -268,9 +266,7 @@ class LineReader:
         return bytes(received)
 
     def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
-        """Return the next lines in `n` pieces, `padded`, each with the number of lines before it; none at the end, None if a pipe
-        is slow.
-        """
+        """Return `n` pieces of lines, `padded`, each with the number of lines before it; [] at the end, None if a pipe is slow."""
         chunks, size, end = [self.tail], len(self.tail), 0
         while not end and (chunk := self._read(self.block_bytes)) != b"":
             if chunk is None:
@@ -321,7 +317,6 @@ class SvmlightStream:
         max_line: int = LINE_MIB << 20,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        """Open a path, or "-" for standard input of rank 0. Raises ConfigError, DataError. Collective over `comm`."""
         self.comm, self.name, self.zero_based = comm, name_of(source), zero_based
         check_standard_input(source)
         self.n_rows = 0  # rows read so far, on all ranks
@@ -353,7 +348,6 @@ class SvmlightStream:
             yield TextRows(first, offsets(lengths), indices, data, offsets(label_lengths), labels)
 
     def parts(self) -> Iterator[TextRows]:
-        """Yield this rank's part of the next rows. Raises DataError on all ranks. Collective over `comm`."""
         while True:
             pieces: list[tuple[np.ndarray, int]] | None = []
             with mpi.agreed(self.comm, f"reading {self.name}"):

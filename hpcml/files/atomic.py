@@ -17,7 +17,6 @@ from hpcml.signals import cleanup_on_exit
 
 
 def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()) -> None:
-    """Raise ConfigError if writing `path` would destroy a file, an input or a device, DataError if its folder does not exist."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; name a file")
     if not path.exists():
@@ -34,9 +33,7 @@ def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()
 
 @contextmanager
 def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[Path]:
-    """Yield a temporary name that is renamed to `path` after the body, or removed. Raises ConfigError, DataError. Collective over
-    `comm`.
-    """
+    """Yield a temporary name that is renamed to `path` after the body, or removed. Collective over `comm`."""
     path = Path(path)
     final = Path(os.path.realpath(path))  # the target of a link, not the link
     temporary = final.parent / comm.bcast(temporary_name(final).name)

@@ -63,15 +63,12 @@ def create_strings(file: h5py.File, name: str, size: int) -> h5py.Dataset:
 
 
 class Strings(Protocol):
-    """Strings that may be created on access: a length and slices."""
-
     def __len__(self) -> int: ...
 
     def __getitem__(self, where: slice) -> Sequence[str]: ...
 
 
 def write_strings(file: h5py.File, name: str, strings: Strings) -> None:
-    """Write variable-length UTF-8 strings slice by slice. Raises DataError for one that HDF5 cannot store."""
     data = create_strings(file, name, len(strings))
     for begin in range(0, len(strings), NAME_CHUNK):
         chunk = strings[begin : begin + NAME_CHUNK]
@@ -88,7 +85,6 @@ def write_label_titles(file: h5py.File, titles: Sequence[str] | None) -> None:
 
 
 def stamp(file: h5py.File, kind: str) -> None:
-    """Write kind, format version and version of hpcml; for models also processor and libraries."""
     file.attrs["hpcml-format"] = kind
     file.attrs["hpcml-version"] = VERSIONS[kind]
     file.attrs[WRITTEN_BY] = version()
@@ -99,7 +95,6 @@ def stamp(file: h5py.File, kind: str) -> None:
 
 
 def vocabulary_digest(names: Strings | None, n_features: int) -> str:
-    """Digest the feature names, else the number of features: equal for a model and its data."""
     if names is None:
         return f"width:{n_features}"
     digest = hashlib.sha256()
@@ -110,7 +105,6 @@ def vocabulary_digest(names: Strings | None, n_features: int) -> str:
 
 
 def open_hdf5(path: Path | str) -> h5py.File:
-    """Open an HDF5 file read-only without a lock, else with the locking of other code in this process. Raises OSError."""
     try:
         file = h5py.File(path, "r", locking=False)
     except OSError as error:
@@ -127,7 +121,6 @@ def open_hdf5(path: Path | str) -> h5py.File:
 
 
 def open_checked(path: Path, expected: str) -> h5py.File:
-    """Open an HDF5 file read-only. Raises DataError for another or a damaged file; `expected` ends the message."""
     try:
         with open_regular(path) as probe:
             if not probe.read(1):

@@ -50,8 +50,6 @@ class CannotUnpack(OSError):
 
 
 class _BoundedReader(io.RawIOBase):
-    """The bytes of an xz or zst file, decompressed with at most UNPACK_BYTES of memory."""
-
     def __init__(self, file: BinaryIO, kind: str, new_stream: Callable[[], Any]) -> None:
         self.file, self.kind, self.new_stream, self.stream, self.packed = file, kind, new_stream, new_stream(), b""
 
@@ -138,12 +136,10 @@ ENDINGS = {ending for ending, _ in MAGIC.values()}
 
 
 def detect_compression(head: bytes) -> str:
-    """Return the compression by a file's first bytes: one of ENDINGS, or "" for none."""
     return next((kind for magic, (kind, _) in MAGIC.items() if head.startswith(magic)), "")
 
 
 def plain_name(path: Path) -> str:
-    """Return the name of a file without its compression ending, or the name of a ZIP archive's member."""
     if path.suffix.lower() == ".zip":
         with open_regular(path) as raw, suppress(zipfile.BadZipFile, CannotUnpack), zipfile.ZipFile(raw) as archive:
             return Path(find_only_member(archive).filename).name
@@ -151,13 +147,11 @@ def plain_name(path: Path) -> str:
 
 
 def unpacked(file: BinaryIO, kind: str) -> BinaryIO:
-    """Return the uncompressed bytes of a file; closing them does not close the file."""
     opened: BinaryIO = next((opener(file, "rb") for known, opener in MAGIC.values() if known == kind), file)
     return opened
 
 
 def decompression_error(name: object, kind: str, error: Exception) -> Exception:
-    """Return the exception to raise for one of DAMAGE: a DataError, or the operating system's."""
     if isinstance(error, OSError) and error.errno is not None:
         return error
     if isinstance(error, CannotUnpack):
@@ -167,7 +161,6 @@ def decompression_error(name: object, kind: str, error: Exception) -> Exception:
 
 @contextmanager
 def open_decompressed(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file, or its uncompressed copy, and yield its uncompressed bytes. Raises DataError, OSError."""
     kind = ""
     try:
         with open_regular(UNPACKED_COPIES.get(path, path)) as raw:
@@ -274,7 +267,7 @@ def lines_before(path: Path, offset: int) -> int:
 
 @contextmanager
 def unpacked_once(comm: mpi.Comm, paths: Sequence[Path], scratch: Path, max_line: int) -> Iterator[None]:
-    """Let `open_decompressed` read uncompressed copies in `scratch` within the context. Collective over `comm`; raises DataError."""
+    """Let `open_decompressed` read uncompressed copies in `scratch` during the body. Collective over `comm`."""
     copies: dict[Path, Path] = {}
     with ExitStack() as stack:
         for path in paths:

@@ -69,7 +69,6 @@ def read_at_most(path: Path | str, limit: int) -> bytes:
 
 
 def read_small(path: Path | str, limit: int = SMALL_BYTES) -> str:
-    """Return the text (UTF-8) of a regular file of at most `limit` bytes. Raises DataError."""
     content = read_at_most(path, limit)
     if len(content) > limit:
         raise DataError(f"{path}: larger than {limit >> 20} MiB; expected a small text file")
@@ -80,7 +79,6 @@ def read_small(path: Path | str, limit: int = SMALL_BYTES) -> str:
 
 
 def decoded(text: bytes) -> str:
-    """Decode UTF-8. Raises ValueError with the reason."""
     try:
         return text.decode()
     except UnicodeDecodeError as error:

@@ -48,8 +48,6 @@ def select_attributes(item: object, *names: str) -> dict[str, Any]:
 
 
 class ReportedResult:
-    """A result; str() is the text for people."""
-
     def describe(self) -> Iterable[str]:
         raise NotImplementedError
 

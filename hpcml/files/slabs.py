@@ -50,7 +50,6 @@ class SlabFile:
     """An HDF5 file that is being written; `write`, `flush` and `close` are local, the other methods collective."""
 
     def __init__(self, comm: mpi.Comm, path: Path, target: Path | None = None) -> None:
-        """`target` is the file name for messages (default: `path`)."""
         self.comm, self.path, self.target = comm, path, target or path
         self.offsets: dict[str, tuple[int, Slab]] = {}
         self.sums: dict[str, np.ndarray] = {}  # checksums of what this rank has written
@@ -162,7 +161,6 @@ class DeferredErrorFile(io.FileIO):
 
 
 def _new(raw: DeferredErrorFile) -> h5py.h5f.FileID:
-    """Create an empty HDF5 file without timestamps. The property lists must be freed before the program ends, else HDF5 crashes."""
     access, creation = h5py.h5p.create(h5py.h5p.FILE_ACCESS), h5py.h5p.create(h5py.h5p.FILE_CREATE)
     access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
     access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110)
@@ -173,7 +171,6 @@ def _new(raw: DeferredErrorFile) -> h5py.h5f.FileID:
 
 
 def require_group(file: h5py.File, name: str) -> h5py.Group:
-    """Return a group, created if necessary without timestamps."""
     if name not in file:
         above, _, last = name.rpartition("/")
         parent = require_group(file, above) if above else file

@@ -18,8 +18,6 @@ T = TypeVar("T", bound=Any)  # a NamedTuple
 
 
 class DiskArray:
-    """A growing 1-d array that is read by slices; large ones are in a file. Raises OSError."""
-
     def __init__(self, folder: Path, dtype: DTypeLike) -> None:
         self.folder, self.dtype, self.size = folder, np.dtype(dtype), 0
         self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - lives as long as this object
@@ -51,8 +49,6 @@ def slices(size: int, step: int = SLICE) -> Iterator[slice]:
 
 
 class DiskTuples(Generic[T]):
-    """Named tuples of arrays and numbers, appended and read in order; large ones are in a file. Raises OSError."""
-
     def __init__(self, folder: Path, kind: type[T]) -> None:
         self.folder, self.kind, self.size = folder, kind, 0
         self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - lives as long as this object
@@ -76,8 +72,6 @@ class DiskTuples(Generic[T]):
 
 
 class DiskStrings:
-    """Growing list of strings, read by slices; large ones are in a file. Raises OSError."""
-
     def __init__(self, folder: Path) -> None:
         self.text, self.ends = DiskArray(folder, np.uint8), DiskArray(folder, np.int64)
         self.ends.append(np.zeros(1, dtype=np.int64))

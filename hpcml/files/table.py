@@ -31,7 +31,6 @@ LONGEST_CELL = (1 << 31) - 1  # characters of an input cell; Python's default li
 
 
 def table(rows: list[list[str]]) -> list[str]:
-    """Return lines with aligned columns, the first column left-aligned; names below the headings are `named`."""
     cells = [[visible(cell) for cell in rows[0]], *([named(cell) for cell in row] for row in rows[1:])]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     return ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells]
@@ -44,12 +43,10 @@ def escape_formula(cell: object) -> object:
 
 
 def unescape_formulas(cells: Iterable[str]) -> list[str]:
-    """Undo `escape_formula`."""
     return [cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell for cell in cells]
 
 
 def storable(text: str) -> str:
-    """Escape NUL and unpaired surrogates."""
     return text if text.isascii() and "\0" not in text else _NOT_STORABLE.sub(lambda match: visible(match[0]), text)
 
 
@@ -78,12 +75,10 @@ def format_csv(rows: Iterable[Sequence[object]]) -> str:
 
 
 def write_table(path: Path | str, rows: Iterable[Sequence[object]]) -> None:
-    """Write rows, headings first, as a CSV file, atomically. Raises DataError."""
     write_atomically(path, format_csv(rows).encode())
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file by column name. Raises DataError, ValueError or csv.Error."""
     before = csv.field_size_limit(LONGEST_CELL)
     try:
         rows = map(unescape_formulas, csv.reader(io.StringIO(read_small(path, LARGEST), newline="")))
@@ -99,7 +94,6 @@ def joined_names(names: Iterable[str]) -> str:
 
 
 def split_names(cell: str, separator: str) -> list[str]:
-    """Split a cell into names without surrounding blanks, undoing `joined_names` with this separator."""
     if "\\" not in cell:
         return [name.strip() for name in cell.split(separator)]
     escaped = iter(re.findall(pattern := rf"\\(\\|{re.escape(separator)})", cell))

@@ -25,7 +25,6 @@ _HOST_BYTES = 32
 
 
 def _shorten(name: str, n_bytes: int) -> str:
-    """Return the name, truncated to `n_bytes` bytes with a checksum if it is longer."""
     raw = os.fsencode(name)
     return name if len(raw) <= n_bytes else f"{os.fsdecode(raw[: n_bytes - 9])}~{zlib.crc32(raw):08x}"
 
@@ -37,7 +36,6 @@ def _prefix(final: Path) -> str:
 
 
 def temporary_name(final: Path) -> Path:
-    """Return the hidden name, in the folder of `final`, under which this process writes it."""
     return final.with_name(f"{_prefix(final)}{os.getpid()}")
 
 
@@ -90,7 +88,6 @@ def scratch_folder(name: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def remove_left(final: Path) -> None:
-    """Remove files that dead processes of this host left for `final`, ignoring errors."""
     begin = _prefix(final)
     with suppress(OSError):
         for path in final.parent.iterdir():

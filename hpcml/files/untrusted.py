@@ -69,7 +69,6 @@ def check_parts(file: h5py.File) -> None:
 
 
 def read_strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> list[str]:
-    """Return entries begin to end of a string dataset. Raises ValueError, or as h5py, if they are damaged."""
     if data.ndim != 1:
         raise ValueError(f"{data.name} is not one-dimensional")
     end = data.shape[0] if end is None else min(end, data.shape[0])
@@ -93,7 +92,6 @@ def read_strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> 
 
 
 def attributes(item: h5py.Group) -> dict[str, object]:
-    """Return the attributes: strings, numbers and arrays of numbers. Raises ValueError for others."""
     values = dict(item.attrs)
     for name, value in values.items():
         if isinstance(value, str):
@@ -104,7 +102,6 @@ def attributes(item: h5py.Group) -> dict[str, object]:
 
 
 def text_of(item: h5py.Group, name: str) -> str:
-    """Return a string attribute. Raises KeyError if it is missing, ValueError if it is not a valid string."""
     value = item.attrs[name]
     if not isinstance(value, str) or "\0" in value:
         raise ValueError(f"attribute {name} is not a string")
@@ -113,7 +110,6 @@ def text_of(item: h5py.Group, name: str) -> str:
 
 
 def _check_dataset(part: h5py.Dataset, size: int) -> tuple[int, int]:
-    """Return the byte range of a dataset (0, 0 if not contiguous). Raises ValueError if a file of `size` cannot hold it."""
     if part.is_virtual or part.external:
         raise ValueError(f"{part.name} points to other files")
     if part.shape is None:
@@ -142,7 +138,6 @@ def _check_dataset(part: h5py.Dataset, size: int) -> tuple[int, int]:
 
 
 def _check_heap(content: mmap.mmap, begin: int) -> int:
-    """Return the end of the string heap at `begin`. Raises ValueError unless objects fill it."""
     if begin + _HEAP.size > len(content):
         raise ValueError("strings lie beyond the end of the file")
     name, version, size = _HEAP.unpack_from(content, begin)

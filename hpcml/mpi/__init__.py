@@ -7,13 +7,14 @@ If mpi4py finds no MPI library, a communicator of one process (`single`) replace
             rows = read(path, comm.rank, comm.size)
         total = mpi.exact_sum(comm, losses, bound, n_global)  # the same bits on any number of ranks
 
-Begin with `collectives`, then `exact`. `start` begins and ends the program on all ranks, `messages` exchanges arrays between a few
+Begin with `collectives`. `start` begins and ends the program on all ranks, `messages` exchanges arrays between a few
 of them, `memory` computes how much memory a rank may use.
 """
 
 # ruff: noqa: F401  # names for other packages
 from hpcml.mpi import binding  # first: connect ranks before NumPy is loaded, which takes longer on some ranks
 from hpcml.mpi.collectives import (
+    SHIFT_OF_LEVEL,
     RepeatedSum,
     agreed,
     agreed_any,
@@ -24,12 +25,15 @@ from hpcml.mpi.collectives import (
     bcast_array,
     begin_allgather,
     begin_reduce_scatter,
+    exact_sum,
     exclusive_sum,
+    grid,
+    grid_levels,
     groups_agreed,
+    lies_on_grid,
     run_on_root,
     stream_to_root,
 )
-from hpcml.mpi.exact import SHIFT_OF_LEVEL, exact_sum, grid, grid_levels, lies_on_grid
 from hpcml.mpi.messages import Arrays, Mailbox, exchange, exchange_with
 from hpcml.mpi.start import (
     Comm,

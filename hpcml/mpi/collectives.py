@@ -1,7 +1,14 @@
-"""Collectives that keep ranks together: shared errors, sums, messages of bounded size."""
+"""Collectives that keep ranks together: shared errors, sums, messages of bounded size.
+
+`exact_sum` does not depend on the order of its addends: they are rounded to a grid on which every addition is exact.
+If all partial sums of a set of numbers are multiples of a power of two, g, and smaller than 2^53 g, float64 adds them without
+rounding, so neither order nor number of ranks can change a bit. One level keeps about 52 - log2(bound / value) bits of each addend;
+for more bits, a second level sums what the first rounded off.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -61,9 +68,7 @@ groups_agreed = partial(agreed, doing="working in groups", in_groups=True)
 
 
 def run_on_root(comm: MPI.Comm, doing: str, call: Callable[[], T], sleep: bool = False) -> T:
-    """Return the result of `call()` on rank 0 to every rank, or raise its error on all; `doing`: a gerund for messages. Collective
-    over `comm`.
-    """
+    """Return the result of `call()` on rank 0 to every rank, or raise its error on all. Collective over `comm`."""
     result: Any = None
     with agreed(comm, doing, sleep):
         if comm.rank == 0:
@@ -73,21 +78,17 @@ def run_on_root(comm: MPI.Comm, doing: str, call: Callable[[], T], sleep: bool =
 
 
 def allreduce_max(comm: MPI.Comm, value: float) -> float:
-    """Return the largest `value` (float64), without `comm.allreduce`, whose first call holds Python's lock while waiting.
-    Collective over `comm`.
-    """
+    """Return the largest `value`. The first `comm.allreduce` would hold Python's lock while waiting. Collective over `comm`."""
     number = np.array([value], dtype=np.float64)
     comm.Allreduce(MPI.IN_PLACE, number, op=MPI.MAX)
     return float(number[0])
 
 
 def agreed_any(comm: MPI.Comm, flag: bool) -> bool:
-    """Return on all ranks whether `flag` is true on any rank. Collective over `comm`."""
     return bool(allreduce_max(comm, bool(flag)))
 
 
 def chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield consecutive views of at most CHUNK_BYTES (at least one element) of a flat array."""
     step = max(1, CHUNK_BYTES // flat.itemsize)
     for begin in range(0, flat.size, step):
         yield flat[begin : begin + step]
@@ -108,6 +109,39 @@ def exclusive_sum(comm: MPI.Comm, values: Iterable[int]) -> tuple[np.ndarray, np
     """Return, for each value, its sum over lower ranks and over all ranks (int64). Collective over `comm`."""
     table = np.array(comm.allgather([int(v) for v in values]), dtype=np.int64)
     return table[: comm.rank].sum(axis=0), table.sum(axis=0)
+
+
+def grid(bound: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+    """Return (shift, spacing) for sums of magnitudes up to `bound`: `(x + shift) - shift` rounds to multiples of spacing."""
+    exponent = np.frexp(np.maximum(bound, 2.0**-900))[1] + 1  # bound < 2^(exponent - 1)
+    return np.ldexp(1.5, exponent), np.ldexp(1.0, exponent - 52)
+
+
+# Many sums share few grids: level k is for sums of absolute values below 2^(2 k - 128).
+SHIFT_OF_LEVEL = np.array([grid(2.0 ** (2 * level - 129))[0] for level in range(256)])
+
+
+def grid_levels(bounds: np.ndarray) -> np.ndarray:
+    """Return the level (uint8) in SHIFT_OF_LEVEL for sums whose absolute values total at most `bounds` (the same on all ranks)."""
+    exponents = np.frexp(bounds)[1]  # bounds < 2^exponents
+    halves: np.ndarray = np.clip((exponents + 129) // 2, 0, 255)
+    return halves.astype(np.uint8)
+
+
+def lies_on_grid(shift: float, smallest: float) -> bool:
+    """Return whether each float32 of magnitude `smallest` or more is on the grid of `shift`."""
+    spacing = shift / 1.5 * 2.0**-52
+    return spacing <= 2.0 ** (math.frexp(smallest)[1] - 24)
+
+
+def exact_sum(comm: MPI.Comm, values: np.ndarray, bound: float, n_global: int) -> float:
+    """Return the sum of `n_global` values, of magnitudes up to `bound` in total: always the same bits. Collective."""
+    shift, spacing = grid(bound)
+    high = (values + shift) - shift
+    shift_low, _ = grid(n_global * spacing)
+    low = ((values - high) + shift_low) - shift_low
+    sums = allreduce_sum(comm, np.array([high.sum(), low.sum()]))
+    return float(sums[0] + sums[1])
 
 
 def bcast_array(comm: MPI.Comm, array: np.ndarray | None, root: int = 0) -> np.ndarray:
@@ -171,9 +205,7 @@ class RepeatedSum:
 
 
 def stream_to_root(comm: MPI.Comm, chunks: Iterable[Any], consume: Callable[[Any], None]) -> None:
-    """Call `consume` on rank 0 for all chunks, one at a time. Errors are raised on all ranks after draining senders. Collective
-    over `comm`.
-    """
+    """Call `consume` on rank 0 for all chunks; after an error the senders are drained. Collective over `comm`."""
     error: Exception | None = None
 
     def handle(chunk: Any) -> None:

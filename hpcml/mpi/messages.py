@@ -68,7 +68,6 @@ class Mailbox:
             self._n_sent[rank] += 1
 
     def collect(self) -> list[tuple[int, Arrays]]:
-        """Return the messages that have arrived, in order, and let waiting ones leave."""
         letters = []
         for rank in self._leaving:
             self._send(rank)
@@ -95,9 +94,7 @@ class Mailbox:
         return letter
 
     def close(self) -> list[tuple[int, Arrays]]:
-        """Drop waiting messages; return those that still arrived, after which none is in transit. Collective over the ranks
-        concerned.
-        """
+        """Drop waiting messages and return those that still arrive; none is in transit afterwards. Collective over the ranks."""
         self._next.clear()
         letters, open_to = [], set(self._leaving)
         while open_to or len(self._ended) < len(self._leaving):

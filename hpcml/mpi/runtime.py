@@ -47,15 +47,13 @@ def load() -> tuple[ModuleType, str]:
             if is_out_of_memory(error):
                 raise
             lines = str(error).splitlines()
-            reason = ([line for line in lines if not _ABSENT.search(line)] or lines)[
-                -1
-            ]  # prefer the error of a library that exists
+            # Prefer the error of a library that exists.
+            reason = ([line for line in lines if not _ABSENT.search(line)] or lines)[-1]
             if path := os.environ.get("MPI4PY_LIBMPI"):
                 raise ConfigError(f"MPI4PY_LIBMPI={path}: not an MPI library for mpi4py ({reason}); correct or unset it") from None
             return importlib.import_module("hpcml.mpi.single"), reason
-        is_disabled = (
-            not mpi4py.rc.initialize or os.environ.get("MPI4PY_RC_INITIALIZE") == "0"
-        )  # which mpi4py itself reads only later
+        # mpi4py reads the variable only later.
+        is_disabled = not mpi4py.rc.initialize or os.environ.get("MPI4PY_RC_INITIALIZE") == "0"
         if not is_disabled and "mpiabi" not in str(spec.origin):
             _start_mpi(library)
     from mpi4py import MPI
@@ -147,7 +145,6 @@ def _call_init(library: ctypes.CDLL, provided: ctypes.c_int) -> None:
 
 
 def _end_job(sentence: str) -> NoReturn:
-    """Print why MPI cannot start, once per node, and end all ranks with exit code 2."""
     time.sleep(3 * _RELAY_SECONDS * min(number_in("MPI_LOCALRANKID"), 10))
     os.write(2, f"hpcml: {sentence}\n".encode())
     if has_connection():
@@ -158,7 +155,6 @@ def _end_job(sentence: str) -> NoReturn:
 
 
 def end() -> None:
-    """End MPI, waiting for the other ranks."""
     from mpi4py import MPI
 
     if MPI.Is_initialized() and not MPI.Is_finalized():

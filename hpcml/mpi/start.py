@@ -57,7 +57,6 @@ def loaded_build(file: str) -> tuple[str, bool]:
 
 
 def _abort_hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print the traceback with the rank (for lack of memory one line), then end all ranks."""
     rank = MPI.COMM_WORLD.rank
     if issubclass(kind, KeyboardInterrupt):
         print("hpcml: interrupted", file=sys.stderr, flush=True)
@@ -83,7 +82,6 @@ def _abort(code: int) -> NoReturn:
 
 
 def _end_all_ranks(message: str, code: int = EXIT_USER) -> NoReturn:
-    """Print the reason and end all ranks at once."""
     print(f"hpcml: {message}", file=sys.stderr, flush=True)
     sys.stdout.flush()
     if MPI.COMM_WORLD.size == 1:
@@ -214,7 +212,6 @@ def self_comm() -> MPI.Comm:
 
 @contextmanager
 def freeing(own: MPI.Comm) -> Iterator[MPI.Comm]:
-    """Yield a communicator that is freed after the body. Collective over `own`."""
     try:
         yield own
     except HpcmlError:  # raised on all ranks; after any other exception other ranks do not come here
@@ -251,9 +248,7 @@ def ranks_on_node(comm: MPI.Comm) -> int:
 
 @contextmanager
 def node_first(comm: MPI.Comm) -> Iterator[None]:
-    """Run the body on each node's first rank, then on the others, which sleep meanwhile, so that caches are filled once. Collective
-    over `comm`.
-    """
+    """Run the body on each node's first rank before the others, which sleep, so that caches are filled once. Collective."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     if node.rank != 0:
         wait_for_request(node.Ibarrier())

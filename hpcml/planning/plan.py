@@ -18,8 +18,7 @@ from hpcml.kernels.processor import processor_name
 from hpcml.kernels.rows import count_labels
 from hpcml.log import duration, plural, size
 from hpcml.methods.registry import Method
-from hpcml.mpi.limits import process_bytes
-from hpcml.mpi.memory import OWN_BYTES, node_memory
+from hpcml.mpi.memory import OWN_BYTES, node_memory, process_bytes
 from hpcml.options import check_rules, default_value, option_flag
 from hpcml.planning.memory import Cluster, Requirements, compute_requirements
 from hpcml.planning.options import PlanOptions

@@ -38,13 +38,11 @@ _NAME = re.compile(r"state-(\d{6})\.h5")
 
 @contextmanager
 def reading_checkpoint(path: Path) -> Iterator[h5py.File]:
-    """Open a checkpoint that `newest` returned; damage raises DataError."""
     with readable(path, "hpcml train --force", "checkpoint"), open_stamped(path, "checkpoint", "hpcml train") as file:
         yield file
 
 
 def _iterate_rows(array: h5py.Dataset) -> Iterator[np.ndarray]:
-    """Yield the rows of a 2-d array, reading several at a time if they are short."""
     together = max(1, READ_BYTES // max(1, array.dtype.itemsize * array.shape[1]))
     for first in range(0, len(array), together):
         yield from array[first : first + together]
@@ -66,8 +64,6 @@ class CheckpointWriter:
 
 
 class Pace:
-    """Decides when a checkpoint is due: every `every` seconds or, if None, depending on the cost of the last one."""
-
     def __init__(self, every: float | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.every, self.clock = every, clock
         self.cost, self.saved = 0.0, clock()
@@ -107,7 +103,6 @@ class Checkpoints:
                     old.unlink()
 
     def newest(self) -> Path | None:
-        """Return the newest sound checkpoint, or None. Raises DataError if all are damaged. Collective."""
         return mpi.run_on_root(self.comm, f"reading {self.folder}", self._find_newest)
 
     def _find_newest(self) -> Path | None:

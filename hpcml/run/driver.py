@@ -56,7 +56,6 @@ class Job:
         return 0.0
 
     def note(self, turns: int) -> str:
-        """Return the remark that is shown with the progress."""
         return ""
 
     @property
@@ -113,7 +112,6 @@ class Driver(Stop):
         return self.time_limit is not None and time.monotonic() - self.began + self.spent >= self.time_limit
 
     def look(self) -> None:
-        """Raise Stopped if this rank has a reason to stop; for work inside `mpi.agreed`."""
         if self.signals.seen or self._late():
             raise Stopped
 

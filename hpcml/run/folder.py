@@ -36,8 +36,6 @@ Kind = TypeVar("Kind", bound="Options")
 
 
 class Options(Protocol):
-    """The options of a method: a dataclass."""
-
     free: ClassVar[frozenset[str]]  # fields that may differ between a run and its continuation
 
     def validate(self) -> None:
@@ -46,21 +44,17 @@ class Options(Protocol):
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The request for a run, as stored in config.toml."""
-
     method: str
     data: Path | str  # absolute path
     options: Options
     source: str | None = None  # run folder of the initial models
 
     def values(self) -> dict[str, object]:
-        """Return the values by key, as `--config` reads them; None for unset options."""
         options = {option_flag(field.name): getattr(self.options, field.name) for field in fields(cast("Any", self.options))}
         return {"method": self.method, "data": str(self.data), "retrained-from": self.source, **options}
 
 
 def to_toml(values: dict[str, object]) -> str:
-    """Return the text of `config.toml`: flat TOML, without None. Raises ConfigError for a string that is not Unicode."""
     lines = [f"# hpcml {version()}\n"]
     for key, value in values.items():
         if value is None:
@@ -107,7 +101,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         return result
 
     def prepare(self, config: RunConfig, target: Target) -> str:
-        """Create, empty or re-enter the folder; return NEW, UNFINISHED or FINISHED. Raises ConfigError, InUseError. Collective."""
         current = environment(self.comm)
         with self.discard_on_error():
             return mpi.run_on_root(self.comm, f"creating {self.path}", lambda: self._prepare(config, target, current))
@@ -166,7 +159,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         return [*files, *self.checkpoints.glob(".*.part-*")]
 
     def check(self, force: bool, resume: bool) -> bool:
-        """Return whether there is a run to empty or re-enter. Raises ConfigError if it must not be used."""
         ignored = {self.lock.path, *self._leftovers()}  # files of a job that was killed before it began
         present = self.path.is_dir() and not ignored.issuperset(self.path.iterdir())
         if force and resume:
@@ -186,7 +178,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             path.unlink(missing_ok=True)
 
     def remove_checkpoints(self) -> None:
-        """Remove the checkpoints and the unfinished model. Raises OSError."""
         for pattern in ("state-*.h5", "tuning-*.h5", "start.h5", RESULTS, ".*.part-*"):
             for old in self.checkpoints.glob(pattern):
                 old.unlink()
@@ -209,7 +200,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self._clear()
 
     def _check_same(self, config: RunConfig, earlier: dict[str, object]) -> None:
-        """Raise ConfigError naming the first option that differs in the run to continue."""
         current = tomllib.loads(to_toml(config.values()))
         of_command = {"method": "", "retrained-from": " (hpcml retrain)", "folds": " (hpcml tune)"}  # compared first
         keys = (current.keys() | earlier.keys()) - {"data", *map(option_flag, config.options.free)}
@@ -220,7 +210,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
 
 def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
-    """Return the options of this kind from the values of a `RunConfig`. Raises ConfigError, TypeError."""
     present = {
         field.name: values[option_flag(field.name)] for field in fields(cast("Any", kind)) if option_flag(field.name) in values
     }
@@ -230,7 +219,6 @@ def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """Read `config.toml`. Raises DataError, also if it is missing; OSError."""
     if not file.is_file():
         raise DataError(f"{file.parent}: not a run folder (no {file.name})")
     try:

@@ -1,8 +1,10 @@
-"""Merging of the models of label parts (`--label-part`) into one run."""
+"""Merging of runs: models of label parts (`--label-part`) into one run, and runs of a sweep over options into a table."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import shutil
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -15,12 +17,17 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
+from hpcml.files.atomic import check_output
+from hpcml.files.opening import read_small
 from hpcml.files.slabs import new_file
-from hpcml.log import plural, visible
+from hpcml.files.table import joined_names, table, write_table
+from hpcml.log import joined, plural, visible
 from hpcml.model.copy_labels import copy_labels
 from hpcml.model.linear import Model, training_attributes
+from hpcml.model.open import open_model
+from hpcml.model.trained import Trained
 from hpcml.options import parse_part
-from hpcml.run.folder import CONFIG, RunFolder, read_config
+from hpcml.run.folder import CONFIG, MEASURES, RunFolder, read_config
 from hpcml.run.session import Session, Target
 
 PART = "label-part"
@@ -47,7 +54,6 @@ class _Part(NamedTuple):
 
 
 def merge_models(session: Session, runs: list[Path], target: Target, free: Callable[[str], Collection[str]]) -> MergeReport:
-    """Join all parts into the target's run folder, up to `free` keys of config.toml. Raises ConfigError, DataError. Collective."""
     comm, output, parts = session.comm, target.output, list[_Part]()
 
     def read_parts() -> tuple[list[Path], list[int], bool, dict[str, Any]]:
@@ -72,7 +78,6 @@ def merge_models(session: Session, runs: list[Path], target: Target, free: Calla
 
 
 def _read_part(run: Path) -> _Part:
-    """Raises ConfigError, DataError. The model is not kept, because it holds open files."""
     config = read_config(run / CONFIG)
     text = config.get(PART)
     if not isinstance(text, str):
@@ -92,7 +97,6 @@ def _read_part(run: Path) -> _Part:
 
 
 def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
-    """Raise ConfigError unless the parts are all parts of one training, up to `free` options."""
     first = parts[0]
     for part in parts[1:]:
         for key in sorted((first.config.keys() | part.config.keys()) - {*free, PART}):
@@ -113,11 +117,9 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
     for a, b in pairwise(parts):
         if a.position == b.position:
             raise ConfigError(f"{a.run} and {b.run} are both part {a.config[PART]}; give each part once")
-    for number, part in enumerate(parts, 1):
-        if part.position[0] != number:
-            raise ConfigError(f"part {number} of {first.position[1]} is missing; merge needs the runs of all parts")
     if len(parts) < first.position[1]:
-        raise ConfigError(f"part {len(parts) + 1} of {first.position[1]} is missing; merge needs the runs of all parts")
+        number = next((k for k, part in enumerate(parts, 1) if part.position[0] != k), len(parts) + 1)
+        raise ConfigError(f"part {number} of {first.position[1]} is missing; merge needs the runs of all parts")
 
 
 def _join_tables(sources: list[Path], target: Path) -> None:
@@ -129,3 +131,67 @@ def _join_tables(sources: list[Path], target: Path) -> None:
                 header = lines.readline()
                 out.write(header if number == 0 else b"")
                 shutil.copyfileobj(lines, out)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    columns: list[str]
+    lines: list[list[object]]
+
+    def write_csv(self, path: Path) -> None:
+        """Write a row per run; unknown cells are empty, lists are `joined_names`. Raises DataError."""
+        write_table(path, [self.columns, *([_csv_cell(value) for value in line] for line in self.lines)])
+
+    def __str__(self) -> str:
+        return joined(table([self.columns, *([_format_value(value) for value in line] for line in self.lines)]))
+
+
+def merge_sweep(
+    comm: mpi.Comm, runs: list[Path], output: Path, force: bool, free: Callable[[str], Collection[str]] = lambda _: ()
+) -> Sweep:
+    """Write the table of runs to `output`, without columns for `free` keys of config.toml. Collective over `comm`."""
+
+    def write() -> Sweep:
+        check_output(output, force)
+        configs = [read_config(run / CONFIG) for run in runs]
+        hidden = set.intersection(*(set(free(str(config.get("method")))) for config in configs)) - {"data"}
+        keys = sorted({key for config in configs for key in config} - hidden)
+        differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
+        measured = [_read_measures(run) for run in runs]
+        measures = list(dict.fromkeys(name for values in measured for name in values))
+        lines: list[list[Any]] = []
+        for run, config, values in zip(runs, configs, measured, strict=True):
+            about: list[object] = ["not finished", None, None]
+            if (run / "model.h5").exists():
+                model: Trained = open_model(run / "model.h5")
+                steps = model.labels["steps"][model.labels["steps"] > 0]
+                about = ["finished", model.n_labels, float(steps.mean()) if steps.size else None]
+            lines.append([*(values.get(name) for name in measures), str(run), *map(config.get, differing), *about])
+        if measures:
+            lines.sort(key=lambda line: math.inf if line[0] is None else -line[0])
+        lines = [[*line[len(measures) :], *line[: len(measures)]] for line in lines]
+        sweep = Sweep(["run", *differing, "state", "labels", "iterations", *measures], lines)
+        sweep.write_csv(output)
+        return sweep
+
+    return mpi.run_on_root(comm, f"writing {output}", write)
+
+
+def _read_measures(run: Path) -> dict[str, float | None]:
+    file = run / MEASURES
+    if not file.exists():
+        return {}
+    try:
+        means = json.loads(read_small(file))["macro"].items()
+        values = {name: math.nan if mean["value"] is None else float(mean["value"]) for name, mean in means}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise DataError(f"{file}: damaged; evaluate the model again with `hpcml evaluate`") from None
+    return {name: None if math.isnan(value) else value for name, value in values.items()}
+
+
+def _csv_cell(value: object) -> object:
+    return joined_names(map(str, value)) if isinstance(value, list) else "" if value is None else value
+
+
+def _format_value(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(_csv_cell(value)) or "-"

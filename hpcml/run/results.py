@@ -32,8 +32,6 @@ MAX_OPEN = 100  # files at a time: there is one per rank, and a process may open
 
 
 class Result(NamedTuple):
-    """A finished label: numbers (float64), weights in ascending columns, lines of history.csv."""
-
     numbers: np.ndarray
     columns: np.ndarray
     weights: np.ndarray
@@ -52,11 +50,9 @@ class Results:
 
     @property
     def done(self) -> np.ndarray:
-        """Mask of the labels (n_labels) that this rank knows to be finished."""
         return np.asarray(self.index[:, 0] >= 0)
 
     def start(self, resume: bool) -> None:
-        """Start anew, or continue with the complete records, which all ranks then know. Collective."""
         records: list[tuple[int, tuple[int, int, int]]] = []
         doing = f"reading {self.folder}"
         paths = mpi.run_on_root(self.comm, doing, lambda: list(self.folder.glob(RESULTS)))
@@ -127,7 +123,6 @@ class Results:
         mpi.allreduce_maxima(self.comm, self.index)
 
     def _open_records(self, labels: range) -> Iterator[tuple[int, BinaryIO]]:
-        """Yield labels and the files of their records, at the record."""
         files: dict[int, BinaryIO] = {}
         try:
             for label in labels:
@@ -166,13 +161,11 @@ class Results:
                 out.write(name, first, column)
 
     def texts(self) -> Iterator[bytes]:
-        """Yield each label's lines of history.csv, after `share_index`. Raises OSError."""
         for _, file in self._open_records(range(len(self.index))):
             head = file.read(_SIZES.size + _CRC.size)
             file.seek(sum(self._sizes(head)[:-1]), os.SEEK_CUR)
             yield file.read(self._sizes(head)[-1])
 
     def _sizes(self, head: bytes) -> tuple[int, int, int, int]:
-        """Return the bytes of numbers, columns, weights and text after a header."""
         _, n_numbers, n_columns, n_weights, n_text = _SIZES.unpack_from(head)
         return 8 * n_numbers, _COLUMN.itemsize * n_columns, self.weight_type.itemsize * n_weights, n_text

@@ -25,8 +25,6 @@ class Session:
 
 
 class Target(NamedTuple):
-    """A run folder, whose run is restarted (`force`) or continued (`resume`)."""
-
     output: Path
     force: bool = False
     resume: bool = False
@@ -34,9 +32,7 @@ class Target(NamedTuple):
 
 @contextmanager
 def open_session(comm: mpi.Comm | None, log: Log | None = None, signals: StopSignals | None = None) -> Iterator[Session]:
-    """Yield a session on a duplicate of `comm`, which stops at signals and logs to the logger `hpcml` by default. Collective over
-    `comm`.
-    """
+    """Yield a session on a duplicate of `comm`; its default log is the logger `hpcml`. Collective over `comm`."""
     with mpi.duplicated(comm) as own, signals or StopSignals() as seen:
         yield Session(own, log or Log(own.rank, to_logger=True), seen)
 

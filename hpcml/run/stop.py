@@ -13,11 +13,9 @@ class Stop:
 
     @property
     def seconds(self) -> float:
-        """Seconds of work so far, for the history."""
         return 0.0
 
     def slices(self, parts: Iterable[T]) -> Iterator[T]:
-        """Yield the parts of this rank's work until all ranks are done. Raises Stopped."""
         return iter(parts)
 
 

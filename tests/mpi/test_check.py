@@ -9,7 +9,7 @@ import pytest
 from hpcml import mpi
 from hpcml.check import check
 from hpcml.errors import ConfigError
-from hpcml.mpi.limits import Limit
+from hpcml.mpi.memory import Limit
 from hpcml.mpi.runtime import node_name
 from hpcml.run.environment import environment
 

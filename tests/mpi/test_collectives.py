@@ -1,5 +1,3 @@
-"""The rules that keep ranks together, on any number of ranks."""
-
 import math
 
 import numpy as np
@@ -19,7 +17,6 @@ class NoPlan(ConfigError):
 
 @pytest.fixture(params=[None, 64], ids=["whole", "chunked"])
 def chunk_bytes(request, monkeypatch):
-    """Run with messages of the usual size and with tiny ones, of which most arrays need several."""
     if request.param is not None:
         monkeypatch.setattr("hpcml.mpi.collectives.CHUNK_BYTES", request.param)
 
@@ -28,18 +25,15 @@ def random_floats(rank, size):
     return np.random.default_rng(rank).standard_normal(size)
 
 
-# agreed ---------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", [DataError, ConfigError, NoPlan])
-def test_agreed_raises_the_same_sentence_everywhere(comm, kind):
+def test_agreed_raises_the_same_error_everywhere(comm, kind):
     for bad in range(comm.size):
         with pytest.raises(kind, match=f"^file {bad} is bad$"), mpi.agreed(comm, "checking"):
             if comm.rank == bad:
                 raise kind(f"file {bad} is bad")
 
 
-def test_agreed_takes_the_lowest_rank(comm):
+def test_agreed_raises_the_error_of_the_lowest_rank(comm):
     for first in range(comm.size):
         with pytest.raises(DataError, match=f"^rank {first}$"), mpi.agreed(comm, "checking"):
             if comm.rank >= first:
@@ -105,9 +99,6 @@ def test_agreed_any(comm):
         assert mpi.agreed_any(comm, comm.rank == one) is True
 
 
-# arrays ---------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shape", [(0,), (7, 9)])
 @pytest.mark.parametrize("dtype", ["f8", "i8"])
 def test_allreduce_sum(comm, chunk_bytes, shape, dtype):
@@ -153,9 +144,6 @@ def test_exclusive_sum(comm):
     assert total.tolist() == [comm.size * (comm.size + 1) // 2, 10 * comm.size]
 
 
-# a stream to rank 0 ---------------------------------------------------------------------------------------------------
-
-
 def test_stream_arrives_in_rank_order(comm):
     got = []
     mpi.stream_to_root(comm, ((comm.rank, i) for i in range(comm.rank % 3)), got.append)
@@ -189,9 +177,6 @@ def test_stream_with_an_error_at_a_producer(comm):
         assert len(got) == (consumed if comm.rank == 0 else 0)
 
 
-# exact sums -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_exact_sum_is_the_same_for_any_distribution(comm, seed):
     rng = np.random.default_rng(seed)  # the same on every rank
@@ -205,9 +190,6 @@ def test_exact_sum_is_the_same_for_any_distribution(comm, seed):
         order = rng.permutation(n)
         mine = values[order][owner[order] == comm.rank]
         assert mpi.exact_sum(comm, mine, bound, n).hex() == expected.hex()
-
-
-# nodes and logs -------------------------------------------------------------------------------------------------------
 
 
 def test_node_first_lets_the_first_rank_finish_before_the_others_begin(comm, mpi_tmp_path):

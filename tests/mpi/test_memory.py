@@ -1,5 +1,3 @@
-"""What memory a rank may plan with: every limit is divided among the ranks that share it, and the least counts."""
-
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +10,7 @@ from hpcml.methods.dual.train import METHOD as DUAL
 from hpcml.methods.linear import layout
 from hpcml.methods.linear.train import plan_streaming
 from hpcml.mpi import memory
-from hpcml.mpi.limits import Limit
+from hpcml.mpi.memory import Limit
 
 pytestmark = [pytest.mark.mpi, ALSO_SINGLE]
 GB = 10**9
@@ -20,7 +18,6 @@ GB = 10**9
 
 @pytest.fixture
 def room(comm, monkeypatch):
-    """What there is for a rank, where these are the limits: of sizes in GB and by whom they are shared."""
 
     def per_rank(*limits):
         monkeypatch.setattr(memory, "limits", lambda: [Limit(size * GB, "this test", shared) for size, shared in limits])
@@ -45,7 +42,7 @@ def test_group_of_some_ranks_is_shared_by_these(comm, room):
     assert room((100, "machine"), (4, f"pair {comm.rank // 2}")) == pytest.approx(4 / pairs)
 
 
-def test_least_rank_counts_for_all(comm, room):
+def test_smallest_rank_limit_applies_to_all(comm, room):
     assert room((8 if comm.rank else 1, f"task {comm.rank}")) == 1
 
 
@@ -54,7 +51,6 @@ def test_least_rank_counts_for_all(comm, room):
     [(1, None, 0, 2, False), (1, 16, 0, 16, True), (1, None, 1 << 16, 16, True), (99, None, 0, 16, True)],
 )
 def test_fewer_labels_share_a_pass_before_rows_are_streamed(comm, monkeypatch, millions, asked, before, lanes, streamed):
-    """Unless the user said how many, the run was begun with chunks, or not even one label leaves room for the rows."""
     dual, columns = DUAL, 10**6
     node = mpi.ranks_on_node(comm)
     values = np.broadcast_to(np.float32(0), millions * 10**6 * node)

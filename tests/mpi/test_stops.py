@@ -1,5 +1,3 @@
-"""A signal in the middle of a pass ends the run at the next slice of it, on all ranks, and a resumed run has the same bits."""
-
 import itertools
 
 import pytest
@@ -18,8 +16,6 @@ NEVER = 10**9
 
 
 class SeenIf:
-    """Signals that are seen while a condition holds."""
-
     def __init__(self, condition):
         self.condition = condition
 
@@ -30,13 +26,11 @@ class SeenIf:
 
 @pytest.fixture
 def short_slices(monkeypatch):
-    """Slices of a few rows."""
     monkeypatch.setattr(slices, "SLICE_VALUES", 400)
     monkeypatch.setattr(objective, "ROWS_BYTES", 8 * 200)
 
 
-def test_run_whose_last_label_is_left_is_not_complete(comm, mpi_tmp_path, monkeypatch):
-    """Every rank for itself: the signal comes in the look at all rows that ends the only label."""
+def test_run_stopped_in_its_last_label_is_incomplete(comm, mpi_tmp_path, monkeypatch):
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
     options, signals, value = {"label": ("label0",), "max_steps": 5}, AtLook(NEVER), objective.Objective.value
     whole = train("svmperf", None, data, mpi_tmp_path / f"whole{comm.rank}", options).model.read_bytes()
@@ -62,7 +56,6 @@ def test_signal_while_rows_are_read_leaves_nothing(comm, mpi_tmp_path, short_sli
 
 
 def test_no_slice_begins_after_a_signal(comm, short_slices):
-    """Ranks with more and fewer slices, and one with none, leave in the same round or are all done."""
     for leaver in range(comm.size):
         for leave in (1, 5, 40):
             started = []
@@ -85,8 +78,7 @@ def test_no_slice_begins_after_a_signal(comm, short_slices):
                 pass
 
 
-def test_groups_hear_of_a_signal_inside_a_pass(comm):
-    """Ranks that each have all rows: the others leave passes that would not end when one has a reason to."""
+def test_signal_reaches_other_groups_inside_a_pass(comm):
     started = []
 
     def wants():
@@ -125,7 +117,7 @@ def test_online_pass_stopped_between_rows_that_are_read_together(comm, mpi_tmp_p
 
 
 @pytest.mark.usefixtures("in_step")
-def test_rows_of_probe_without_room_lie_in_a_file(comm, mpi_tmp_path, monkeypatch):
+def test_probe_maps_rows_that_exceed_memory(comm, mpi_tmp_path, monkeypatch):
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
     monkeypatch.setattr(slices, "SLICE_VALUES", 400)
     roomy = train("probe", comm, data, mpi_tmp_path / "roomy", {"max_steps": 20})
@@ -139,8 +131,7 @@ def test_rows_of_probe_without_room_lie_in_a_file(comm, mpi_tmp_path, monkeypatc
 
 @pytest.mark.usefixtures("in_step")
 @pytest.mark.parametrize("loss", ["squared-hinge", pytest.param("logistic", marks=pytest.mark.more("methods"))])
-def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, loss):
-    """Where memory is short the visits are to copies of chunks; the chunks of a run are those of its checkpoint."""
+def test_streams_rows_that_exceed_memory(comm, mpi_tmp_path, monkeypatch, capfd, loss):
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
     options = {"labels_per_pass": 2, "ranks_per_group": 1, "show_gaps": True, "loss": loss}
     roomy = train("dual", comm, data, mpi_tmp_path / "roomy", options)

@@ -1,5 +1,3 @@
-"""Training compiles nothing after the warm-up: ranks of a node compile one after the other, before they begin."""
-
 import gc
 from contextlib import suppress
 
@@ -36,7 +34,6 @@ def data(comm, mpi_tmp_path):
 
 @pytest.fixture
 def late(monkeypatch):
-    """The kernels that this process, which begins without any, compiles or reads after a warm-up; None: before its end."""
     for kernel in (each for each in gc.get_objects() if isinstance(each, Dispatcher) and isinstance(each._cache, CompiledOnce)):
         kernel._reset_overloads()
     found, load, warm_up = [None], CompiledOnce.load_overload, linear.warm_up
@@ -59,7 +56,6 @@ def late(monkeypatch):
 @pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.more("methods", one_in=4)
 def test_kernels_of_rows(comm, mpi_tmp_path, monkeypatch, data, late, method, way, mapped):
-    """In memory and in files; all ranks share the rows, where the method can."""
     if mapped:
         monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)
     shared = {"ranks_per_group": comm.size} if "ranks_per_group" in METHODS[method].option_names else {}
@@ -95,7 +91,7 @@ def test_kernels_of_a_path(comm, late, loss):
     assert late == []
 
 
-def test_kernels_of_a_label_that_goes_on(comm, mpi_tmp_path, data, late):
+def test_kernels_of_a_resumed_label(comm, mpi_tmp_path, data, late):
     for time_limit in (1e-9, None):
         options = {"max_steps": 40, "time_limit": time_limit, "ranks_per_group": comm.size}
         with suppress(Interrupted):

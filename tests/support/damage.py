@@ -19,17 +19,11 @@ CHECK = "check"  # in place of a command: read the dataset again, slowly, by oth
 
 
 class Case(NamedTuple):
-    """What was done to the files, and the commands that are to take them, each only if the one before it succeeded."""
-
     damage: str
     commands: list[list[str]]
 
 
-# Sound files -------------------------------------------------------------------------------------------------------------
-
-
 def text_originals(folder):
-    """in.svm and in.jsonl."""
     rng = random.Random(1)
     lines = []
     for row in range(40):
@@ -54,7 +48,6 @@ def text_originals(folder):
 
 
 def originals(folder):
-    """Make the sound files in `folder`."""
     text_originals(folder)
     X, y, Y = make.class_data(0, 30, 9, 3)
     names, ids = make.names("f", 9), make.names("row", 30)
@@ -69,7 +62,6 @@ def originals(folder):
 
 
 def runs(folder, run):
-    """The sound files that commands make; `run` runs one. Run folders are of runs that were stopped, and a finished one."""
     data, stopped = folder / "data.h5", ("--time-limit", "1e-9", "--split", "all")
     run("convert", "jsonl", folder / "in.jsonl", "-o", folder / "text.h5", "--pairs")
     run("train", "probe", data, "-o", folder / "probe", *stopped, code=75)
@@ -95,8 +87,6 @@ RUNS = {"probe": "probe", "done": "probe", "psbml": "psbml", "dual": "dual", "on
 OF_RUNS = {"psbml": ["--grid", "2x1", "--cycles", "4", "--split", "all"], "done": []}  # the options that they were begun with
 
 
-# Text ----------------------------------------------------------------------------------------------------------------
-
 TOKENS = {
     "svmlight": [
         "nan", "inf", "-inf", "1e999", "-1e999", "qid:1", "1_0:2", ":", "::", "1:", ":1", "-1:1", "0:1", "2147483646:1",
@@ -116,7 +106,6 @@ TOKENS = {
 
 
 def damage_text(rng, raw, kind):
-    """Tokens of a text changed: (bytes, what was done)."""
     lines = raw.decode(errors="surrogateescape").split("\n")
     number = rng.randrange(len(lines))
     line, token = lines[number], rng.choice(TOKENS[kind])
@@ -143,9 +132,6 @@ def damage_text(rng, raw, kind):
     return "\n".join(lines).encode(errors="surrogateescape"), f"line {number + 1}: {how} {token[:20]!r}"
 
 
-# Cases -------------------------------------------------------------------------------------------------------------------
-
-
 def _text_case(rng, kind, sound, folder):
     name = {"svmlight": "in.svm", "jsonl": "in.jsonl"}[kind]
     raw, done = (sound / name).read_bytes(), []
@@ -167,7 +153,6 @@ def _text_case(rng, kind, sound, folder):
 
 
 def _damaged_file(rng, source, target):
-    """A damaged copy of an HDF5 file: what was done."""
     shutil.copyfile(source, target)
     done = []
     share = rng.random()
@@ -254,15 +239,10 @@ KINDS = {
 
 
 def case(kind, number, seed, sound, folder):
-    """Make the damaged input `number` of a kind in the empty `folder`, from the files in `sound` (`originals`)."""
     return KINDS[kind](random.Random(f"{seed} {kind} {number}"), kind, sound, folder)
 
 
-# What sound means --------------------------------------------------------------------------------------------------------
-
-
 def check_dataset(path):
-    """Raise ValueError unless everything in a dataset file is as it should be. Reads it entry by entry, with h5py alone."""
 
     def expect(truth, what):
         if not truth:

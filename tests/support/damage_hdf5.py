@@ -11,11 +11,7 @@ LARGE = 10**6  # entries of what a change before this one has made huge, and is 
 IMPOSSIBLE = (TypeError, ValueError, OSError, KeyError, IndexError, AttributeError, RuntimeError, OverflowError)  # a change, here
 
 
-# Bytes -------------------------------------------------------------------------------------------------------------------
-
-
 def damage_bytes(rng, raw):
-    """Some bytes of `raw` changed, lost or added: (bytes, what was done)."""
     raw = bytearray(raw)
     place, size = rng.randrange(len(raw)), rng.choice((1, 2, 8, 64, 700))
     kind = rng.choice(("flip", "set", "flips", "truncate", "insert", "delete", "repeat", "zero", "fill", "word", "swap"))
@@ -45,20 +41,16 @@ def damage_bytes(rng, raw):
     return bytes(raw), f"{kind} at {place}"
 
 
-# HDF5 --------------------------------------------------------------------------------------------------------------------
-
 DTYPES = ("<f8", "<f4", "<f2", "<i1", "<i4", "<i8", ">i8", ">f4", "<u8", "?", "S8", "c8", "V3")
 
 
 def everything(file):
-    """The names of all groups and datasets, the root included."""
     names = ["/"]
     file.visit(names.append)
     return names
 
 
 def damage_hdf5(rng, file):
-    """One deliberate change of an open HDF5 file: what was done."""
     names = everything(file)
     arrays = [name for name in names if isinstance(file[name], h5py.Dataset) and (file[name].size or 0) <= LARGE]
     attributes = [(name, key) for name in names for key in file[name].attrs]
@@ -153,7 +145,6 @@ def _wrong_shape(rng, file, name):
 
 
 def _elsewhere(rng, file, name):
-    """Points into another file, a secret of the reader's perhaps, by one of HDF5's ways."""
     other = Path(file.filename).with_name("secret.h5")
     shape, dtype = file[name].shape, file[name].dtype
     with h5py.File(other, "w") as secret:
@@ -179,7 +170,6 @@ def _elsewhere(rng, file, name):
 
 
 def _sparse_file(rng, file, name):
-    """A claimed size of which nothing, or hardly anything, is in the file."""
     huge = rng.choice((2**20, 2**28, 2**31, 2**36, 2**45))
     data = file[name]
     dtype = data.dtype

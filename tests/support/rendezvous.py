@@ -28,7 +28,6 @@ finished_folders = []  # of `mpi_tmp_path`: removed only when all ranks have lef
 
 
 def launched_size():
-    """The number of ranks that the launcher promised, without starting MPI."""
     names = [*SIZES, *(["SLURM_NTASKS"] if "SLURM_STEP_ID" in os.environ else [])]
     return max(int(os.environ.get(name, "1")) for name in names)
 
@@ -51,7 +50,6 @@ def pytest_runtest_protocol(item):
 
 
 def pytest_collection_modifyitems(config, items):
-    """On several ranks each test runs on COMM_SELF in its first case only: all cases compare with one rank themselves."""
     if launched_size() == 1:
         return
     seen, kept, left = set(), [], []
@@ -65,8 +63,6 @@ def pytest_collection_modifyitems(config, items):
 
 
 class Rendezvous:
-    """Where the ranks meet after collection and after every test."""
-
     def __init__(self, config):
         from mpi4py import MPI
 
@@ -84,7 +80,6 @@ class Rendezvous:
             config.get_terminal_writer()._file = Path(os.devnull).open("w")  # noqa: SIM115 - lives as long as the process
 
     def say(self, text):
-        """Print at once, past pytest's capture, each line labelled with the rank."""
         sys.stdout.flush()
         os.write(self.stderr, "".join(f"[rank {self.rank}] {line}\n" for line in text.splitlines()).encode())
 
@@ -95,7 +90,6 @@ class Rendezvous:
         self.note(report)
 
     def note(self, report):
-        """Remember how a phase of the test (or of the collection) went."""
         if report.failed:
             captured = [f"--- {title}\n{text}" for title, text in report.sections if text]
             self.trouble += [f"FAILED {report.nodeid} ({report.when or 'collection'})", report.longreprtext, *captured]
@@ -127,7 +121,6 @@ class Rendezvous:
         self.meet(nodeid, crc32(nodeid.encode()))
 
     def meet(self, name, key):
-        """Collective. Return if all ranks come here in time with the same test and without a failure; else abort all ranks."""
         if self.trouble:
             self.say("\n".join(self.trouble))
         mine = array("q", [self.outcome, key])
@@ -159,7 +152,6 @@ class Rendezvous:
         self.MPI.Request.Waitall(sent)
 
     def ask_for_stacks(self, ranks):
-        """Show where those ranks that run on this host are, though they may be blocked inside MPI."""
         for rank in sorted(ranks):
             host, pid, descriptor = self.processes[rank]
             if host == socket.gethostname():
@@ -194,7 +186,6 @@ ALSO_SINGLE = pytest.mark.parametrize(
 
 @pytest.fixture(params=KINDS.get(launched_size(), ["duplicate"]))
 def comm(request):
-    """The communicator to test with: on three ranks one test body runs on COMM_SELF and on a duplicate of COMM_WORLD."""
     if request.param == "single":
         from hpcml.mpi import single
 
@@ -206,7 +197,6 @@ def comm(request):
 
 @pytest.fixture
 def in_step(monkeypatch):
-    """All ranks hear of a stop after the same turn. Otherwise how far each one gets by then depends on the machine."""
     from hpcml import mpi
 
     poll = mpi.RepeatedSum.poll
@@ -221,10 +211,6 @@ def in_step(monkeypatch):
 
 @pytest.fixture
 def mpi_tmp_path(request, mpi_tmp_path):
-    """pytest-mpi's folder, the same one on all ranks; where `comm` is COMM_SELF, every rank has a folder of its own in it.
-
-    It is removed when all ranks have left the test: the files of many tests at many sizes would fill a disk.
-    """
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD

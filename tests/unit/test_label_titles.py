@@ -1,5 +1,3 @@
-"""Titles of labels: from a file of descriptors into datasets, carried into models by all that writes one, and shown to people."""
-
 import csv
 import json
 
@@ -57,14 +55,14 @@ def titles(path):
     return Model(path).label_titles
 
 
-def test_trained_models_have_those_of_their_labels(data, run, tmp_path):
+def test_trained_models_have_titles(data, run, tmp_path):
     assert titles(run / "model.h5") == TITLES
     assert titles(train(data, tmp_path / "some", label=("c", "a")) / "model.h5") == ["Apples", "Pears, Dried"]
     assert titles(train(data, tmp_path / "none", label=("b",)) / "model.h5") is None
     assert titles(train(data, tmp_path / "sparse", "dual", drop=1e-3) / "model.h5") == TITLES
 
 
-def test_what_rewrites_files_keeps_them(data, run, tmp_path):
+def test_derived_files_keep_titles(data, run, tmp_path):
     with DataFile(data) as rows:
         reduce_dataset(SELF, rows, np.arange(5), tmp_path / "few.h5", force=False)
         prune(SELF, Model(run / "model.h5"), rows, "test", [0.01], tmp_path / "pruned.h5", False, QUIET)
@@ -80,7 +78,7 @@ def test_what_rewrites_files_keeps_them(data, run, tmp_path):
     assert titles(tmp_path / "pruned.h5") == TITLES
 
 
-def test_people_and_programs_see_them(data, run, tmp_path):
+def test_reports_contain_titles(data, run, tmp_path):
     model = Model(run / "model.h5")
     with DataFile(data) as rows:
         found = evaluate(SELF, model, rows, "test", QUIET, [0, 1, 2])
@@ -98,7 +96,7 @@ def test_people_and_programs_see_them(data, run, tmp_path):
     assert "d Plums " in format_info(info(SELF, data, []))
 
 
-def test_convert_takes_them_from_descriptors_or_like(tmp_path):
+def test_convert_reads_titles_from_descriptors_or_like(tmp_path):
     documents = [{"text": "apples and pears", "labels": ["D2", "D1"]}, {"text": "apples", "labels": ["D3"]}]
     source, terms = tmp_path / "in.jsonl", tmp_path / "terms.txt"
     source.write_text("".join(json.dumps(each) + "\n" for each in documents))

@@ -1,5 +1,3 @@
-"""Every loss against its printed formula, finite differences, its dual, and margins of any size; a new loss is one file."""
-
 import numpy as np
 import pytest
 import scipy.optimize
@@ -54,7 +52,6 @@ def test_convex_and_within_its_bounds(loss):
 
 @pytest.mark.parametrize("loss", sorted(set(LOSSES) - {"huber"}))
 def test_dual_is_the_conjugate(loss):
-    """−ℓ*(−a) = ℓ(z) + a z where a = −ℓ′(z)."""
     module = load_loss(loss)
     for z in MARGINS:
         value, slope, _ = at(loss, z)
@@ -83,7 +80,6 @@ def test_any_margin_is_finite(loss, z):
 
 
 def test_new_loss_needs_a_module_and_a_name(tmp_path, monkeypatch):
-    """PROBE trains with it, by the name that it has in the table of losses and in the options."""
     X, Y = random_data(3, 80, 12, 2, 0.4)
     data = dataset(tmp_path / "data.h5", X, Y)
     with pytest.raises(ConfigError, match="--loss toy: expected hinge or huber or logistic"):

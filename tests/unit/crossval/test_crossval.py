@@ -24,7 +24,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 from hpcml.model.decision_tree import DecisionTree
 from hpcml.mpi import self_comm
-from hpcml.mpi.limits import Limit
+from hpcml.mpi.memory import Limit
 
 # Carvalho & Cohen 2006, Table 3: F1 on the eight NLP data sets and on the seven others; median F1 and mean rank, each for both.
 # In the NLP part the scan mixes ROMMA with v-PW; this division is the only one that gives the printed medians and ranks.

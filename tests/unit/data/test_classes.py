@@ -1,5 +1,3 @@
-"""The classes of a split: one label against the rest, two labels, many; and errors."""
-
 import numpy as np
 import pytest
 from support.make import class_data, dataset, random_data

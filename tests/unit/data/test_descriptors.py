@@ -1,5 +1,3 @@
-"""Files of descriptors of every kind, sound and damaged."""
-
 import gzip
 
 import pytest

@@ -1,5 +1,3 @@
-"""What a dataset holds, and every kind of damage that the check must find."""
-
 import h5py
 import numpy as np
 import pytest
@@ -9,7 +7,7 @@ from support.make import dataset, random_data
 from hpcml import mpi
 from hpcml.data import in_memory
 from hpcml.data import info as module
-from hpcml.data.info import format_info, info
+from hpcml.data.info import info
 from hpcml.errors import DataError
 
 N_ROWS = 60
@@ -38,16 +36,7 @@ def test_counts_rows_labels_and_shards(path):
     assert many.rows[0] == 0 < many.rows[1]
 
 
-def test_report(path):
-    text = format_info(info(mpi.self_comm(), path, [2]))
-    for said in (f"{N_ROWS} rows × 9 features × 5 labels", "splits    test 15, train 30", "on 2 ranks: a shard of train has"):
-        assert said in text
-    assert "every row is sound" in text
-    assert "not done" in format_info(info(mpi.self_comm(), path, [], check=False))
-
-
 def disorder(which, places):
-    """Give the first two values of a row, the first or last that has two, the columns of these of them."""
 
     def damage(file):
         row = int(np.flatnonzero(np.diff(file["X/indptr"][:]) >= 2)[which])
@@ -59,7 +48,6 @@ def disorder(which, places):
 
 
 def set_value(name, place, value, message):
-    """Set an entry of X or Y and expect `message` with the entry's row."""
 
     def damage(file):
         row = int(np.searchsorted(file[name.split("/")[0] + "/indptr"][:], place, side="right")) - 1

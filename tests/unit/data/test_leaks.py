@@ -1,5 +1,3 @@
-"""Features that alone determine a label are reported by training: they may be it may leak the label."""
-
 import json
 
 import numpy as np
@@ -19,7 +17,6 @@ SAID = "alone determines label"
 
 
 def reported(path, X, Y, capsys, method="dual", **options):
-    """The (feature, label) pairs that training names."""
     X = sp.csr_matrix(X, dtype=np.float32)
     path.unlink(missing_ok=True)
     data = dataset(path, X, Y, feature_names=[f"f{j}" for j in range(X.shape[1])])
@@ -35,7 +32,6 @@ def indicator(y):
 
 @pytest.mark.parametrize("method", ["dual", "psbml", "pa"])
 def test_reports_columns_that_determine_a_label(tmp_path, capsys, method):
-    """A copy of a label, one with noise, its negative, and a number whose lowest values are a class; the file is sorted by it."""
     rng = np.random.default_rng(0)
     y = np.arange(900) % 3
     X = rng.uniform(0.5, 1.0, (900, 9))
@@ -75,7 +71,6 @@ def test_uses_training_rows_and_trained_labels_only(tmp_path, capsys):
 
 
 def test_ignores_the_heading_of_a_label(tmp_path, capsys):
-    """A word that only the texts of a label have is reported; the feature that is a label's heading is hidden from it anyway."""
     rng = np.random.default_rng(1)
     lines = []
     for number in range(120):

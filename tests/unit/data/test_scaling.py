@@ -1,5 +1,3 @@
-"""`--scale`: the factors, the models, the folds, and the warning where the scales of features differ."""
-
 import h5py
 import numpy as np
 import pytest
@@ -25,7 +23,6 @@ WARNING = "the scales of features differ"
 
 
 def uneven(seed, n=90, d=14):
-    """Rows whose features have scales from 1e-3 to 1e4; some features are rare, two are constant, one is nowhere."""
     X, Y = random_data(seed, n, d, 3, density=0.4)
     X = X.toarray() * np.logspace(-3, 4, d)
     X[:, 1] = 5.0
@@ -60,7 +57,6 @@ def test_extreme_values_give_finite_factors(kind):
 
 @pytest.mark.parametrize(("method", "kind"), [("dual", "max-abs"), *((method, "standard") for method in METHODS_WITH_SCALE)])
 def test_model_equals_that_of_rows_scaled_before(tmp_path, method, kind):
-    """The same bits as from rows that were scaled before, for the rows as they are."""
     X, Y = uneven(2)
     shard = scaled(mpi.self_comm(), shard_of(X), kind)
     before = dataset(tmp_path / "scaled.h5", sp.csr_matrix((shard.data, X.indices, X.indptr), X.shape), Y)
@@ -80,7 +76,7 @@ def test_model_equals_that_of_rows_scaled_before(tmp_path, method, kind):
     np.testing.assert_allclose(*scores, rtol=1e-5, atol=1e-5 * np.abs(scores[0]).max())
 
 
-def test_all_methods_with_the_option_are_tried():
+def test_all_methods_with_scale_are_tested():
     assert set(methods_with_option("scale")) == set(METHODS_WITH_SCALE)
 
 
@@ -93,7 +89,6 @@ def classes(path, load):
 
 
 def test_scaling_improves_real_measurements(tmp_path, capsys):
-    """Macro F1 of the highest scores; without --scale it is much worse, and training says so."""
     data, X, y, test = classes(tmp_path / "data.h5", load_wine)
     found = {}
     for scale in (None, "none", *KINDS):
@@ -151,13 +146,3 @@ def test_each_fold_has_own_factors(tmp_path, kind):
         assert max(norms) <= training.max_norm
         sizes = np.abs(training.data)
         assert (sizes <= training.largest[training.indices]).all() and sizes.min() >= training.smallest
-
-
-def test_tune(tmp_path, capsys):
-    data, X, y, test = classes(tmp_path / "data.h5", load_wine)
-    report = hpcml.tune(data, tmp_path / "run", method="dual", folds=3, lambdas=(1.0,), scale="max-abs", log=Log(0))
-    assert WARNING not in capsys.readouterr().err
-    model = hpcml.Model(report.model)
-    scores = X[test].astype(np.float32) @ model.weights().T + model.bias
-    assert f1_score(y[test], scores.argmax(axis=1), average="macro") > 0.9
-    np.testing.assert_allclose(model.factors, 1 / np.abs(X[~test]).max(axis=0), rtol=1e-6)

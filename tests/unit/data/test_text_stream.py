@@ -1,10 +1,6 @@
-"""svmlight as a stream: the fast parser against the careful one, blocks of any size, and the sentence for what goes wrong."""
-
 import bz2
 import gzip
 import lzma
-import os
-import threading
 
 import numpy as np
 import pytest
@@ -27,7 +23,6 @@ def text_of(lines):
 
 
 def fast(lines, zero_based=False):
-    """The rows of `lines` by the kernel alone, or None if it hands them back; with the arrays' bytes."""
     handed_back = []
     original = svmlight.parse_slowly
     svmlight.parse_slowly = lambda block, zero_based, wrong: handed_back.append(block)
@@ -39,26 +34,22 @@ def fast(lines, zero_based=False):
 
 
 def exactly(rows):
-    """What must be equal, to the bit."""
     lengths, indices, data, label_lengths, labels, width = rows
     assert (indices.dtype, data.dtype, labels.dtype) == (np.int32, np.float32, np.float64)
     return lengths.tolist(), indices.tolist(), data.tobytes(), label_lengths.tolist(), labels.tobytes(), width
 
 
 def slow(lines, zero_based=False):
-    """The rows of `lines` by Python's parser, or None if it refuses them."""
     rows = parse_slowly(lines, zero_based, wrong := {})
     return None if wrong else exactly(rows)
 
 
 def read(path, **options):
-    """All blocks of a stream, one after the other."""
     with SvmlightStream(mpi.self_comm(), path, **options) as stream:
         return list(stream)
 
 
 def joined(blocks):
-    """The rows of all blocks as one tuple, and a check of each block's place."""
     at = blocks[0].first_row
     for block in blocks:
         assert block.first_row == at
@@ -90,7 +81,7 @@ def test_numbers_are_rounded_as_python_does(texts):
         assert found is None or found[4] == np.array([float(text)]).tobytes()
 
 
-def test_numbers_of_seventeen_digits_are_not_handed_back():
+def test_fast_parser_reads_seventeen_digits():
     values = np.random.default_rng(0).standard_normal(2000) * 10.0 ** np.random.default_rng(1).integers(-30, 20, 2000)
     assert fast("".join(f"{value!r}\n" for value in values.tolist()).encode())[4] == values.tobytes()
 
@@ -217,18 +208,3 @@ def test_lines_longer_than_a_block_and_too_long(tmp_path):
     for block_bytes in (10, 1 << 20):
         with pytest.raises(DataError, match="rows: line 2: longer than"):
             read(path, block_bytes=block_bytes, max_line=1000)
-
-
-def test_named_pipe(tmp_path):
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    writer = threading.Thread(target=path.write_bytes, args=(gzip.compress(CONTENT),))
-    writer.start()
-    assert sum(block.n_rows for block in read(path, block_bytes=50)) == 43
-    writer.join()
-
-
-def test_many_descending_labels_are_sorted_fast():
-    n = 100_000
-    rows = parse_lines(text_of(",".join(map(str, range(n, 0, -1))).encode() + b" 1:1\n"), False, {})
-    assert np.array_equal(rows.labels, np.arange(1, n + 1))

@@ -1,5 +1,3 @@
-"""Files that somebody has open already: in this process, as a notebook has them, or in another."""
-
 import os
 import subprocess
 import sys
@@ -40,7 +38,6 @@ def files(tmp_path):
 
 
 def locks(setting):
-    """The environment with what it may say of locks."""
     others = {name: value for name, value in os.environ.items() if name != "HDF5_USE_FILE_LOCKING"}
     return others | ({} if setting is None else {"HDF5_USE_FILE_LOCKING": setting})
 
@@ -51,7 +48,6 @@ def test_reads_files_open_in_this_process(files, setting):
 
 
 def holder(path, mode, locking):
-    """A process that has the file open."""
     command = [sys.executable, "-c", HOLDER, str(path), mode, repr(locking)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=locks(None))
     assert process.stdout.readline() == "open\n"
@@ -68,7 +64,7 @@ def test_reads_files_open_in_another_process(files, locking):
         hpcml.evaluate(model, data)
 
 
-def test_tells_a_file_being_written_from_a_damaged_one(tmp_path):
+def test_distinguishes_unfinished_from_damaged_file(tmp_path):
     new, work = tmp_path / "new.h5", "import sys, hpcml; hpcml.Dataset(sys.argv[1])"
     with holder(new, "w", None):
         told = subprocess.run([sys.executable, "-c", work, str(new)], env=locks(None), capture_output=True, text=True, timeout=60)

@@ -1,5 +1,3 @@
-"""Arrays and strings in files are returned unchanged."""
-
 import errno
 from typing import NamedTuple
 
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 
 from hpcml.conversion.part import RowIds
 from hpcml.files import spool as module
-from hpcml.files.spool import DiskArray, DiskStrings, DiskTuples, slices
+from hpcml.files.spool import DiskArray, DiskStrings, DiskTuples
 
 
 @pytest.fixture(params=[16, 1 << 20])
@@ -57,10 +55,6 @@ def test_row_ids_default_to_line_numbers(tmp_path):
         ids.lines.append(np.array(rows, dtype=np.int64))
     ids.lines_above = 100
     assert (ids[0:5], ids[2:4]) == (["a", "102", "ü", "104", "b"], ["ü", "104"])
-
-
-def test_slices():
-    assert [(part.start, part.stop) for part in slices(7, 3)] == [(0, 3), (3, 6), (6, 7)]
 
 
 def test_full_disk_is_reported_with_the_folder(tmp_path, monkeypatch):

@@ -1,14 +1,21 @@
-"""Temporary names: they fit, and what a dead process left is removed, but nothing else."""
-
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from hpcml.files.atomic import temporary_path, write_atomically
+from hpcml.data.dataset import DataFile
+from hpcml.data.svmlight import SvmlightStream
+from hpcml.errors import DataError
+from hpcml.files import opening
+from hpcml.files.atomic import ListInParts, temporary_path, write_atomically, write_json
+from hpcml.files.lines import uncompressed_size
+from hpcml.files.opening import open_regular, open_stream, read_small
 from hpcml.files.temporary import claimed, remove_left, temporary_name
+from hpcml.model.open import open_model
 from hpcml.mpi import self_comm
 
 SELF = self_comm()
@@ -75,3 +82,87 @@ def test_keeps_other_files(tmp_path):
         remove_left(final)
         assert (tmp_path / ours).exists()
     assert set(others) <= {path.name for path in tmp_path.iterdir()}
+
+
+CONTENT = {"name": "a\nb", "values": [1, 2.5, None], "rest": {}}
+ENTRIES = [{"label": text, "nested": {"k": [n, "\n"]}} for n, text in enumerate(("ä", "line\nline", "half \udc80", "]}", ""))]
+
+
+@pytest.mark.parametrize("size", [0, 1, len(ENTRIES)])
+def test_list_in_parts_writes_the_same_bytes(tmp_path, size):
+    write_json(tmp_path / "parts.json", CONTENT | {"labels": ListInParts(iter(ENTRIES[:size]))})
+    write_json(tmp_path / "whole.json", CONTENT | {"labels": ENTRIES[:size]})
+    text = json.dumps(CONTENT | {"labels": ENTRIES[:size]}, indent=1, ensure_ascii=False) + "\n"
+    assert (tmp_path / "parts.json").read_bytes() == text.encode(errors="backslashreplace")
+    assert (tmp_path / "parts.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), DataError("No space left"), ValueError("No space left")])
+def test_failing_part_leaves_no_file(tmp_path, error):
+    def parts():
+        yield from ENTRIES
+        raise error
+
+    with pytest.raises(ValueError if isinstance(error, ValueError) else DataError, match="No space left"):
+        write_json(tmp_path / "out.json", CONTENT | {"labels": ListInParts(parts())})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path / "pipe"
+
+
+OPENERS = [read_small, uncompressed_size, DataFile, open_model]
+
+
+@pytest.mark.parametrize("opener", OPENERS, ids=lambda opener: opener.__name__)
+def test_rejects_pipe(pipe, opener):
+    with pytest.raises(DataError, match="pipe: a pipe or a device, but expected a regular file; write it to disk first"):
+        opener(pipe)
+
+
+def test_devices_and_folders(tmp_path):
+    with pytest.raises(DataError, match="/dev/zero: a pipe or a device"):
+        open_regular("/dev/zero")
+    for opener in (open_regular, open_stream):
+        with pytest.raises(IsADirectoryError) as caught:
+            opener(tmp_path)
+        assert caught.value.filename == str(tmp_path)
+    with pytest.raises(DataError, match="Is a directory"):
+        read_small(tmp_path)
+
+
+def test_waits_for_a_writer_for_a_limited_time(pipe, monkeypatch):
+    monkeypatch.setattr(opening, "WRITER_SECONDS", 0.01)
+    with pytest.raises(DataError, match=r"pipe: no process opened this pipe for writing within 0\.01 s; start the writer"):
+        SvmlightStream(self_comm(), pipe)
+
+
+def test_waits_for_late_writer(pipe, monkeypatch):
+    looked, original = threading.Event(), os.read
+    monkeypatch.setattr(opening.os, "read", lambda *given: (looked.set(), original(*given))[1])
+
+    def write():
+        looked.wait(60)
+        with pipe.open("wb") as out:
+            out.write(b"1 1:1\n-1 2:1\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with SvmlightStream(self_comm(), pipe) as stream:
+        assert sum(block.n_rows for block in stream) == 2
+    writer.join()
+
+
+def test_accepts_silent_writer(pipe):
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(pipe, os.O_WRONLY)
+    file, head = open_stream(pipe)
+    assert head == b""
+    os.write(writer, b"spoken")
+    assert file.read(6) == b"spoken"
+    for descriptor in (reader, writer):
+        os.close(descriptor)
+    file.close()

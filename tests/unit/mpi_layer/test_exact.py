@@ -1,5 +1,3 @@
-"""The grid: rounding to it is exact, sums on it are exact in any order, and the error is what the docstring says."""
-
 import math
 from fractions import Fraction
 
@@ -14,7 +12,6 @@ VALUES = st.lists(st.floats(-1e6, 1e6), max_size=60).map(np.array)
 
 
 def bound_of(values):
-    """At least Σ|x|, and not so small that the grid would be finer than float64 goes."""
     return max(math.fsum(np.abs(values)) * (1 + 2**-50), 2.0**-900)
 
 
@@ -38,7 +35,7 @@ def test_every_partial_sum_is_exact(values, seed):
 
 
 @given(values=VALUES, seed=st.integers(0, 1000))
-def test_sum_is_close_and_free_of_order(values, seed):
+def test_sum_is_close_and_independent_of_order(values, seed):
     bound, n = bound_of(values), len(values)
     got = exact_sum(self_comm(), values, bound, n)
     shuffled = np.random.default_rng(seed).permutation(values)
@@ -48,7 +45,7 @@ def test_sum_is_close_and_free_of_order(values, seed):
 
 
 @given(st.floats(1e-38, 1e45), st.integers(0, 2**32))
-def test_level_of_a_bound_makes_its_sums_exact(bound, seed):
+def test_grid_level_makes_sums_exact(bound, seed):
     values = np.random.default_rng(seed).uniform(-1, 1, 100) * (bound / 100)
     shift = mpi.SHIFT_OF_LEVEL[mpi.grid_levels(np.array([bound]))[0]]
     rounded = (values + shift) - shift
@@ -57,7 +54,7 @@ def test_level_of_a_bound_makes_its_sums_exact(bound, seed):
 
 
 @given(st.floats(2.0**-140, 2.0**100, width=32), st.integers(90, 160))
-def test_floats_said_to_lie_on_a_grid_do(value, level):
+def test_lies_on_grid(value, level):
     shift = float(mpi.SHIFT_OF_LEVEL[level])
     above = [float(np.float32(value) * (1 + k * np.float32(2.0**-23))) for k in (0, 1, 77)]
     if mpi.lies_on_grid(shift, value):

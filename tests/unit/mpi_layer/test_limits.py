@@ -1,14 +1,15 @@
-"""Limits on memory: made-up trees of control groups, real ones where root may make them, Slurm's and ulimit's."""
-
 import os
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from hpcml.mpi.limits import control_groups, limits
+from hpcml.errors import ConfigError
+from hpcml.mpi import runtime
+from hpcml.mpi.memory import control_groups, limits
 
 MB = 10**6
 V1 = "36 30 0:1 {root} {folder} rw shared:9 - cgroup cgroup rw,memory"
@@ -26,7 +27,6 @@ def no_slurm(monkeypatch):
 
 @pytest.fixture
 def tree(tmp_path):
-    """Make /proc and groups below a root: `tree(cgroup, mountinfo, files)`; the tightest limit there."""
 
     def make(cgroup, mountinfo, files):
         for name, text in {"proc/self/cgroup": cgroup, "proc/self/mountinfo": mountinfo, **files}.items():
@@ -86,7 +86,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_tightest_level_counts(tree, name):
+def test_smallest_limit_applies(tree, name):
     limit = tree(*TREES[name])
     assert limit == 500 * MB
     assert limit.source.startswith("control group /")
@@ -118,7 +118,6 @@ def test_slurm_limits(monkeypatch, variables, expected):
 
 
 def limit_in_new_process(*before):
-    """What a new process says after some lines of shell: the tightest limit, its source, and what a rank may take."""
     show = "from hpcml import mpi; from hpcml.mpi import memory; m = memory.node_memory(); "
     show += "print(int(m), memory.room_per_rank(mpi.self_comm()), m.source)"
     lines = "\n".join(["set -e", *before, 'exec "$0" -c "$1"'])
@@ -138,7 +137,6 @@ def test_ulimit_is_what_remains(option):
 
 @contextmanager
 def real_group():
-    """A new group below that of this process, in which processes may be put; skips where that is not allowed."""
     made = []
     try:
         for kind, _, parent in control_groups(Path("/")):
@@ -164,3 +162,83 @@ def test_real_control_group():
     assert 499 * MB <= size <= 500 * MB  # whole pages
     assert room == size / 2
     assert source.startswith(f"control group {group}/memory.")
+
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def no_number(monkeypatch):
+    monkeypatch.setenv(runtime.CELLS, "")
+    del os.environ[runtime.CELLS]
+
+
+@pytest.fixture
+def cells(monkeypatch, tmp_path):
+    monkeypatch.setattr(runtime, "SHARED_MEMORY", tmp_path)
+
+    def choose(size, free, n_ranks):
+        found = SimpleNamespace(f_frsize=4096, f_blocks=size // 4096, f_bavail=free // 4096)
+        monkeypatch.setattr(runtime.os, "statvfs", lambda _: found)
+        runtime.fit_shared_memory(n_ranks)
+        chosen = os.environ.pop(runtime.CELLS, None)
+        return None if chosen is None else int(chosen)
+
+    return choose
+
+
+def bytes_used(n_ranks, n_cells):
+    return n_ranks * (12_288 + 16_384 * n_cells)
+
+
+@pytest.mark.parametrize(("n_ranks", "size"), [(1, 1 << 34), (128, 1 << 34), (1, 0), (8, 0)])  # 0: no limit
+def test_large_memory_leaves_the_default(cells, n_ranks, size):
+    assert cells(size, size, n_ranks) is None
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3, 64])
+@pytest.mark.parametrize("size", [MIB // 8, MIB, 3 * MIB, 64 * MIB])
+def test_chosen_cells_fit(cells, n_ranks, size):
+    if size < bytes_used(n_ranks, 1):
+        with pytest.raises(ConfigError, match="but MPICH needs"):
+            cells(size, size, n_ranks)
+        return
+    n_cells = cells(size, size, n_ranks)
+    n_cells = 64 if n_cells is None else n_cells
+    assert 1 <= n_cells <= 64
+    assert bytes_used(n_ranks, n_cells) <= size
+    if size >= 2 * n_ranks * 80_000:
+        assert n_cells >= 4  # so few cost no time
+
+
+def test_ranks_of_a_node_choose_the_same_size(cells):
+    size = 16 * MIB
+    assert len({cells(size, free, 4) for free in (size, size // 2, 0)}) == 1
+
+
+def test_one_process_uses_free_memory(cells):
+    assert cells(64 * MIB, MIB // 10, 1) == 2  # of half of 104,857 bytes, 12,500 and 16,400 for each cell
+    with pytest.raises(ConfigError, match=r"has only 8 kB, but MPICH needs 29 kB; enlarge it \(docker run --shm-size=1g;"):
+        cells(64 * MIB, 8192, 1)
+    with pytest.raises(ConfigError, match=r"has only 32 kB, but MPICH needs 58 kB; enlarge it"):
+        cells(32768, 32768, 2)
+
+
+def test_missing_and_read_only_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(runtime, "SHARED_MEMORY", tmp_path / "none")
+    with pytest.raises(
+        ConfigError, match=r"none does not exist or cannot be written, but MPICH needs it; mount it writable \(docker run --tmpfs"
+    ):
+        runtime.fit_shared_memory(1)
+    monkeypatch.setattr(runtime, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(runtime.os, "access", lambda *_: False)
+    with pytest.raises(ConfigError, match=r" does not exist or cannot be written, but MPICH needs it; mount it writable"):
+        runtime.fit_shared_memory(1)
+
+
+def test_removes_memory_of_an_earlier_process(monkeypatch, tmp_path):
+    monkeypatch.setattr(runtime, "SHARED_MEMORY", tmp_path)
+    for number in (os.getpid(), os.getpid() + 1):
+        (tmp_path / f"mpich_shm_{number:x}_0").touch()
+    runtime.fit_shared_memory(1)
+    assert [path.name for path in tmp_path.iterdir()] == [f"mpich_shm_{os.getpid() + 1:x}_0"]

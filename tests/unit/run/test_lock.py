@@ -1,5 +1,3 @@
-"""The lock on a run folder: who is let in, who is not, and what is said: holders alive, dead, on other nodes, not understood."""
-
 import errno
 import fcntl
 import os
@@ -15,8 +13,6 @@ ELSEWHERE = b"process 7 on far-node (Slurm job 34) since 2026-01-01 00:00:00\nan
 
 
 class Clock:
-    """The time that the lock sees: it goes on where the lock would wait. `each` is called every time."""
-
     def __init__(self):
         self.now, self.each = 0.0, lambda: None
 
@@ -51,7 +47,6 @@ def file(tmp_path):
 
 @pytest.fixture
 def locked(file):
-    """Hold the lock with this content of its file: `locked(bytes)`."""
     descriptors = []
 
     def hold(content):
@@ -66,7 +61,6 @@ def locked(file):
 
 
 def take_and_release(file, log=None):
-    """Take the lock and let it go again."""
     ours = FolderLock(file.parent, log or Log(1))
     ours.acquire()
     assert file.read_bytes() == signature()
@@ -75,7 +69,6 @@ def take_and_release(file, log=None):
 
 
 def refusal(file):
-    """Try to take the lock: the sentence."""
     before = file.read_bytes()
     with pytest.raises(InUseError) as raised:
         FolderLock(file.parent, Log(1)).acquire()
@@ -96,7 +89,7 @@ def without_locks(monkeypatch):
     monkeypatch.setattr(lock.fcntl, "flock", cannot)
 
 
-def test_holder_is_waited_for_and_named(clock, file, locked, monkeypatch):
+def test_waits_for_holder_and_names_it(clock, file, locked, monkeypatch):
     monkeypatch.setenv("SLURMD_NODENAME", "node3")
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     locked(signature())
@@ -106,13 +99,12 @@ def test_holder_is_waited_for_and_named(clock, file, locked, monkeypatch):
 
 
 def test_reports_lock_of_silent_holder(clock, file, locked):
-    """A file system may keep the lock of a node that has gone."""
     locked(ELSEWHERE)
     touch_at(file, -lock.LONG_AGO - 60)
     assert refusal(file).endswith(f", which has been silent for 11 min; if no job uses the folder, remove {file}")
 
 
-def test_holder_of_this_kernel_whose_lock_is_free_is_followed_at_once(clock, file):
+def test_takes_free_lock_of_the_same_kernel_at_once(clock, file):
     file.write_bytes(signature())
     touch_at(file, 0)
     take_and_release(file)
@@ -135,7 +127,6 @@ def test_ignores_malformed_file(clock, file, content):
 
 @pytest.mark.parametrize("has_locks", [True, False])
 def test_watches_holder_without_visible_lock(clock, file, monkeypatch, capsys, has_locks):
-    """A holder that goes on touching the file keeps it, one that does not has lost it after a while."""
     if not has_locks:
         without_locks(monkeypatch)
     file.write_bytes(ELSEWHERE if has_locks else signature())
@@ -150,7 +141,7 @@ def test_watches_holder_without_visible_lock(clock, file, monkeypatch, capsys, h
     assert "is locked by process" in capsys.readouterr().err
 
 
-def test_holder_of_long_ago_is_not_waited_for(clock, file):
+def test_takes_stale_lock_at_once(clock, file):
     file.write_bytes(ELSEWHERE)
     touch_at(file, -lock.LONG_AGO - 1)
     take_and_release(file)
@@ -163,7 +154,7 @@ def test_warns_about_file_system_without_locks(clock, file, monkeypatch, capsys)
     assert "the file system has no locks; make sure that no other job uses the folder" in capsys.readouterr().err
 
 
-def test_holder_touches_the_file_until_it_lets_go(file, monkeypatch):
+def test_holder_updates_the_file_until_release(file, monkeypatch):
     monkeypatch.setattr(lock, "BEAT", 0.001)
     ours = FolderLock(file.parent, Log(1))
     ours.acquire()
@@ -176,7 +167,7 @@ def test_holder_touches_the_file_until_it_lets_go(file, monkeypatch):
     assert not beats.is_alive()
 
 
-def test_lock_that_was_removed_and_taken_by_another_is_left_to_it(file):
+def test_keeps_lock_that_another_run_holds(file):
     first, second = FolderLock(file.parent, Log(1)), FolderLock(file.parent, Log(1))
     first.acquire()
     file.unlink()

@@ -1,5 +1,3 @@
-"""Joining the models of label parts, and the table of a sweep."""
-
 import json
 import shutil
 
@@ -14,7 +12,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.methods.registry import METHODS
 from hpcml.run.folder import read_config
-from hpcml.run.sweep import merge_sweep
+from hpcml.run.merge import merge_sweep
 
 SELF = mpi.self_comm()
 QUIET = Log(1)
@@ -32,7 +30,6 @@ def train(data, run, **options):
 
 @pytest.fixture(scope="module")
 def runs(data, tmp_path_factory):
-    """The run of all labels and those of three parts, in that order; tests only read them."""
     folder = tmp_path_factory.mktemp("runs")
     return [train(data, folder / "whole"), *(train(data, folder / f"part{k}", label_part=f"{k}/3") for k in (1, 2, 3))]
 
@@ -90,7 +87,7 @@ def test_rejects_parts_that_do_not_fit(runs, data, tmp_path):
         assert not output.exists()
 
 
-def test_inputs_and_finished_runs_are_safe(runs, tmp_path):
+def test_merge_keeps_inputs_and_finished_runs(runs, tmp_path):
     _, *parts = runs
     before = [(part / "model.h5").read_bytes() for part in parts]
     with pytest.raises(ConfigError, match="is one of the runs to merge"):
@@ -102,7 +99,7 @@ def test_inputs_and_finished_runs_are_safe(runs, tmp_path):
     assert [(part / "model.h5").read_bytes() for part in parts] == before
 
 
-def test_replacing_a_run_fails_without_losing_it(runs, tmp_path):
+def test_failed_merge_keeps_the_existing_run(runs, tmp_path):
     _, *parts = runs
     merge(SELF, parts, tmp_path / "joined", log=QUIET)
     before = {path.name: path.read_bytes() for path in (tmp_path / "joined").iterdir()}
@@ -119,7 +116,7 @@ def test_replacing_a_run_fails_without_losing_it(runs, tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
-def test_sweep_shows_what_differs_and_the_best_first(runs, data, tmp_path):
+def test_sweep_lists_differing_options_and_best_run_first(runs, data, tmp_path):
     plain = train(data, tmp_path / "plain")
     better = train(data, tmp_path / "better", lam="X/10", loss="huber")
     for run, value in ((plain, 0.25), (better, 0.75)):

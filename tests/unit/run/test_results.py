@@ -1,5 +1,3 @@
-"""The records of finished labels: what comes back of them, in order, and what is left of them after a kill or damage."""
-
 import h5py
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ N_LABELS, N_COLUMNS = 5, 9
 
 @pytest.fixture
 def W():
-    """A full row, one with −0, an empty one, a sparse one, and one that is infinite."""
     W = np.random.default_rng(0).standard_normal((N_LABELS, N_COLUMNS)).astype(np.float32)
     W[1, ::2] = -0.0
     W[2], W[3, 2:] = 0, 0
@@ -37,7 +34,6 @@ def add(results, W, *labels):
 
 
 def check(folder, results, W, drop=None):
-    """The model and the history have all labels in their order."""
     out = make.results_model(SELF, folder / "model.h5", results, NAMES)
     assert b"".join(results.texts()) == b"".join(b"%d,1\n" % label * label for label in range(N_LABELS))
     with h5py.File(out) as file:
@@ -54,7 +50,6 @@ def check(folder, results, W, drop=None):
 
 @pytest.mark.parametrize("drop", [None, 0.3])
 def test_labels_in_any_order_and_after_a_kill(tmp_path, W, drop):
-    """What is behind the last complete record is cut off; a file may be of a rank that is gone."""
     first = results_in(tmp_path, drop)
     add(first, W, 3, 0, 2)
     first.close()

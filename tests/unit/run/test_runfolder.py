@@ -1,5 +1,3 @@
-"""The run folder: what is the user's is not touched, and one run at a time is in it."""
-
 import json
 
 import pytest
@@ -8,6 +6,7 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, InUseError
 from hpcml.log import Log
 from hpcml.methods.probe.options import ProbeOptions
+from hpcml.run.checkpoint import COST_RATIO, MAX_SECONDS, MIN_SECONDS, Pace
 from hpcml.run.environment import record, record_end
 from hpcml.run.folder import NEW, RunConfig, RunFolder
 from hpcml.run.lock import LOCK
@@ -21,7 +20,7 @@ def folder(path):
     return RunFolder(SELF, path, Log(1))
 
 
-def test_second_run_is_refused_and_the_first_goes_on(tmp_path, monkeypatch):
+def test_rejects_second_run_in_a_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("hpcml.run.lock.PATIENCE", 0.1)
     with folder(tmp_path / "run") as first:
         assert first.prepare(CONFIG, Target(tmp_path, force=False, resume=False)) == NEW
@@ -34,7 +33,7 @@ def test_second_run_is_refused_and_the_first_goes_on(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["lock", "notes.txt", LOCK])
-def test_other_files_stay(tmp_path, name):
+def test_keeps_other_files_in_the_folder(tmp_path, name):
     (tmp_path / name).write_text("mine")
     (tmp_path / "more.txt").write_text("mine")
     for flags in ({"force": False, "resume": False}, {"force": True, "resume": False}, {"force": False, "resume": True}):
@@ -72,9 +71,38 @@ def test_reports_another_processor_or_version_once(tmp_path):
 
 
 @pytest.mark.parametrize("end", [b"", b'{"a": 1', b"[" * 100_000 + b"\n"])
-def test_the_end_of_a_run_is_not_put_into_a_damaged_file(tmp_path, end):
+def test_run_end_is_not_written_to_a_damaged_file(tmp_path, end):
     path = tmp_path / "environment.jsonl"
     path.write_bytes(b'{"time": "1"}\n' + end)
     record_end(mpi.self_comm(), path)
     text = path.read_bytes()
     assert text == b'{"time": "1"}\n' + end if end else json.loads(text)["finished"]
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def wait_of(pace, clock, cost):
+    with pace.saving():
+        clock.now += cost
+    low, high, begin = 0.0, 1e6, clock.now
+    while high - low > 1e-4:
+        clock.now = begin + (low + high) / 2
+        low, high = (low, clock.now - begin) if pace.due else (clock.now - begin, high)
+    clock.now = begin
+    return high
+
+
+@pytest.mark.parametrize(("cost", "wait"), [(0.001, MIN_SECONDS), (1.0, COST_RATIO), (2.0, 2 * COST_RATIO), (60.0, MAX_SECONDS)])
+def test_checkpoints_take_two_percent_of_the_time(cost, wait):
+    clock = Clock()
+    assert wait_of(Pace(None, clock), clock, cost) == pytest.approx(wait, abs=1e-3)
+
+
+def test_interval_in_seconds_is_kept():
+    clock = Clock()
+    assert wait_of(Pace(0.25, clock), clock, 60.0) == pytest.approx(0.25, abs=1e-3)

@@ -1,5 +1,3 @@
-"""Sparse models: what they give back, the bits of their scores, and every kind of damage that opening them must find."""
-
 import anndata
 import h5py
 import numpy as np
@@ -18,7 +16,6 @@ N_LABELS, N_FEATURES, N_COLUMNS = 6, 30, 12
 
 @pytest.fixture
 def tables():
-    """W with two empty rows, zeros and an empty column; columns and factors with folded and absent features."""
     rng = np.random.default_rng(1)
     W = rng.standard_normal((N_LABELS, N_COLUMNS)) * (rng.random((N_LABELS, N_COLUMNS)) < 0.5)
     W[[0, 3]], W[:, 4] = 0, 0
@@ -31,7 +28,6 @@ def write(path, tables, **more):
 
 
 def both(folder, tables, **more):
-    """The paths of a dense model and of the sparse one of the same weights."""
     return [write(folder / f"{name}.h5", tables, sparse=name == "sparse", **more) for name in ("dense", "sparse")]
 
 
@@ -60,7 +56,7 @@ def test_returns_the_weights_of_a_dense_model(tmp_path, tables, precision):
         assert np.array_equal(anndata.io.read_elem(file["W"]).toarray(), tables[0].astype(precision))
 
 
-def test_a_magnitude_is_of_the_weights_own_type():
+def test_magnitude_is_compared_in_the_type_of_the_weights():
     w = np.array([0, -0.0, 0.1, -0.1, 0.3, -0.05, np.nan, np.inf], dtype=np.float32)
     assert mask_kept_weights(w, 0.1).tolist() == [False, False, True, True, True, False, True, True]
     assert mask_kept_weights(w, 0.0).tolist() == [False, False, True, True, True, True, True, True]
@@ -68,7 +64,6 @@ def test_a_magnitude_is_of_the_weights_own_type():
 
 
 def wrapping(file):
-    """Row ends whose differences, computed in 64 bits, all look positive."""
     file["W/indptr"][1:5] = [2**62, -(2**63), -(2**62), 0]
 
 

@@ -1,5 +1,4 @@
-"""Compressed inputs are unpacked once, and the copies go."""
-
+import bz2
 import gzip
 import io
 import lzma
@@ -7,26 +6,119 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+import zlib
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.compressed import archive, zipped, zstd
 
 from hpcml import mpi
 from hpcml.errors import DataError
 from hpcml.files import lines as lines_module
-from hpcml.files.lines import UNPACKED_COPIES, line_blocks, lines_before, plain_name, uncompressed_size, unpacked_once
+from hpcml.files.lines import UNPACKED_COPIES, byte_range, line_blocks, lines_before, plain_name, uncompressed_size, unpacked_once
+from hpcml.partition import even_bounds
+
+COMPRESS = {"plain": bytes, "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+
+
+@given(
+    lines=st.lists(st.text("ab \rü", max_size=9).map(str.encode), min_size=1, max_size=12),
+    last_newline=st.booleans(),
+    n_parts=st.integers(1, 9),
+    block_bytes=st.integers(1, 40),
+)
+def test_ranges_yield_every_line_once(tmp_path_factory, lines, last_newline, n_parts, block_bytes):
+    content = b"\n".join(lines) + (b"\n" if last_newline else b"")
+    path = tmp_path_factory.getbasetemp() / "lines"
+    path.write_bytes(content)
+    bounds = even_bounds(len(content), n_parts).tolist()
+    taken = b""
+    for begin, end in pairwise(bounds):
+        for offset, block in line_blocks(path, begin, end, block_bytes):
+            assert offset == len(taken)
+            assert offset == 0 or content[offset - 1 : offset] == b"\n"
+            assert begin <= offset < end
+            taken += block
+    assert taken == content
+
+
+@pytest.mark.parametrize(("kind", "damage"), [("gz", "truncated"), ("bz2", "changed"), ("xz", "truncated"), ("xz", "changed")])
+def test_rejects_damaged_file(tmp_path, kind, damage):
+    whole = COMPRESS[kind](bytes(i * i % 251 for i in range(5000)))
+    half = len(whole) // 2
+    path = tmp_path / f"lines.{kind}"
+    path.write_bytes(whole[:half] if damage == "truncated" else whole[:half] + bytes(9) + whole[half + 9 :])
+    with pytest.raises(DataError, match=rf"lines.{kind}: truncated or damaged .{kind} file"):
+        byte_range(mpi.self_comm(), path)
+
+
+def test_rejects_shrinking_file(tmp_path):
+    (tmp_path / "lines").write_bytes(b"a\nb\n")
+    with pytest.raises(DataError, match="must not change"):
+        list(line_blocks(tmp_path / "lines", 0, 100))
+
+
+@given(
+    lines=st.lists(st.integers(0, 9), min_size=1, max_size=12),
+    last_newline=st.booleans(),
+    n_parts=st.integers(1, 4),
+    block_bytes=st.integers(1, 40),
+    max_line=st.integers(1, 9),
+)
+def test_names_the_first_long_line(tmp_path_factory, lines, last_newline, n_parts, block_bytes, max_line):
+    content = b"\n".join(b"x" * size for size in lines) + b"\n" * last_newline
+    path = tmp_path_factory.getbasetemp() / "long"
+    path.write_bytes(content)
+    found = []
+    for begin, end in pairwise(even_bounds(len(content), n_parts).tolist()):
+        try:
+            found.append(b"".join(block for _, block in line_blocks(path, begin, end, block_bytes, max_line)))
+        except DataError as error:
+            assert f"line {[size > max_line for size in lines].index(True) + 1}: longer than" in str(error)
+            assert "--max-line-mb" in str(error)
+            return
+    assert max(lines) <= max_line
+    assert b"".join(found) == content
+
+
+def test_xz_files_of_several_streams(tmp_path):
+    path = tmp_path / "lines"
+    packed = lzma.compress(b"a\n" * 99) + bytes(8) + lzma.compress(b"") + lzma.compress(b"b\n")
+    for tail in (b"", b"\0\0\0\0", b"no stream"):
+        path.write_bytes(packed + tail)
+        assert uncompressed_size(path) == 200
+        assert b"".join(block for _, block in line_blocks(path, 0, 200)) == b"a\n" * 99 + b"b\n"
+    path.write_bytes(packed[:-9])
+    with pytest.raises(DataError, match=r"truncated or damaged \.xz file"):
+        uncompressed_size(path)
+
+
+def test_rejects_xz_file_that_needs_much_memory(tmp_path):
+    path = tmp_path / "lines.xz"
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 20}]
+    whole = lzma.compress(b"a\n", filters=filters)
+    place = whole.index(b"\x21\x01") + 2  # of the dictionary's size in the header of the block
+    header = bytearray(whole[12 : 12 + 4 * (whole[12] + 1)])
+    header[place - 12] = 38  # 2 GiB
+    header[-4:] = zlib.crc32(header[:-4]).to_bytes(4, "little")
+    path.write_bytes(whole[:12] + header + whole[12 + len(header) :])
+    with pytest.raises(
+        DataError, match=r"lines\.xz: needs more than 256 MiB of memory to decompress; compress it again with xz -9"
+    ):
+        uncompressed_size(path)
+
 
 CONTENT = b"".join(b"line %d\n" % n for n in range(500))
 
 
 def skippable(content):
-    """A frame that holds no data, as pzstd writes it, before and between frames of data."""
     frame = b"\x52\x2a\x4d\x18\3\0\0\0abc"
     return frame + zstd(content[:1000]) + frame + zstd(b"") + zstd(content[1000:])
 
 
 def tar(content):
-    """An archive of one file."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as opened:
         member = tarfile.TarInfo("a.csv")
@@ -35,7 +127,7 @@ def tar(content):
     return file.getvalue()
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, skippable, zipped])
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, skippable, zipped])
 def test_reads_uncompressed_copy(tmp_path, pack, monkeypatch):
     path, plain = tmp_path / "lines", tmp_path / "plain"
     path.write_bytes(pack(CONTENT))
@@ -54,29 +146,11 @@ def test_reads_uncompressed_copy(tmp_path, pack, monkeypatch):
     assert uncompressed_size(path) == len(CONTENT)
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (gzip.compress(CONTENT)[:-5], "truncated or damaged .gz file"),
-        (gzip.compress(b"a\n" * 7 + b"b" * 101 + b"\n"), "line 8: longer than"),
-    ],
-    ids=["truncated", "long line"],  # gzip's bytes contain the time
-)
-def test_rejects_damage_and_long_lines(tmp_path, content, reason):
-    path = tmp_path / "lines"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=reason), unpacked_once(mpi.self_comm(), [path], tmp_path, 100):
-        pass
-    assert not UNPACKED_COPIES
-    assert list(tmp_path.iterdir()) == [path]
-
-
 STORED = zipfile.ZIP_STORED
 
 
 @pytest.mark.parametrize("method", [None, STORED, zipfile.ZIP_LZMA])
 def test_reads_from_any_byte(tmp_path, method):
-    """Without a copy too, as by a rank that reads it from beginning to end; larger than all buffers."""
     content = CONTENT * 700
     path = tmp_path / "data.jsonl"
     path.write_bytes(zstd(content) if method is None else archive(("a", content), method=method))
@@ -87,6 +161,8 @@ def test_reads_from_any_byte(tmp_path, method):
 
 
 REFUSED = {
+    "gz, cut": (gzip.compress(CONTENT)[:-5], "truncated or damaged .gz file"),
+    "long line": (gzip.compress(b"a\n" * 7 + b"b" * 101 + b"\n"), "line 8: longer than"),
     "tar.gz": (gzip.compress(tar(CONTENT)), r"a tar archive; unpack it"),
     "five": (archive(*((f"{n}\n", b"") for n in range(5))), r"a ZIP archive of 5 files \(0\\n, 1\\n, 2\\n, \.\.\.\), but"),
     "folders": (archive(("a/", b"")), r"a ZIP archive of 0 files, but expected one"),
@@ -118,12 +194,11 @@ def test_rejects_archive(tmp_path, case):
     path.write_bytes(content)
     with pytest.raises(DataError, match=rf"^{path}: {reason}"), unpacked_once(mpi.self_comm(), [path], tmp_path, 100):
         pass
-    assert list(tmp_path.iterdir()) == [path]
+    assert not UNPACKED_COPIES and list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.more("files")
 def test_decompression_has_bounded_memory(tmp_path):
-    """In a process of its own. 512 MiB of zeros are 16 KiB as zst."""
     (tmp_path / "data").write_bytes(zstd(bytes(1 << 29)))
     script = (
         "import re, sys; from pathlib import Path; from hpcml.files.lines import uncompressed_size\n"
