@@ -45,7 +45,6 @@ class AnnifDocument(NamedTuple):
 
 
 def parse_annif_document(value: object) -> AnnifDocument:
-    """Return the document in {"text", "metadata", "subjects", "document_id"}. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError("expected an object with the key text or metadata")
     if "text" not in value and "metadata" not in value:
@@ -72,7 +71,7 @@ def _string(value: dict[str, Any], key: str) -> str:
 
 
 def parse_key_file(text: str) -> list[tuple[str, str]]:
-    """Return the subjects in a .key or .tsv file: a label or `<URI> TAB label` per line."""
+    """A line is a label, or `<URI> TAB label`."""
     subjects = []
     for line in text.splitlines():
         values = [value.strip() for value in line.split("\t")]
@@ -89,12 +88,10 @@ def parse_key_file(text: str) -> list[tuple[str, str]]:
 
 
 def strip_brackets(uri: str) -> str:
-    """Return a URI without angle brackets around it."""
     return uri[1:-1] if uri.startswith("<") and uri.endswith(">") else uri
 
 
 def read_subjects(path: Path, language: str | None, max_line: int) -> tuple[dict[str, str], dict[str, str]]:
-    """Return a vocabulary's labels by URI, and URIs by label (the last of equal labels). Local; raises ConfigError, DataError."""
     titles, uris = dict[str, str](), dict[str, str]()
     for number, uri, label in _subject_lines(path, language, max_line):
         if not uri or "\0" in uri + label or not is_unicode(uri + label):
@@ -137,19 +134,13 @@ def _subject_lines(path: Path, language: str | None, max_line: int) -> Iterator[
 
 
 class Piece(NamedTuple):
-    """The part of a file that one rank reads."""
-
     kind: str  # .tsv, .jsonl, .csv, .txt, .json
     segment: Segment
     names: Sequence[str] = ()  # columns of a CSV file
 
 
 def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[list[Piece]]:
-    """Return the pieces that each rank reads. Local; raises DataError, and as `open_decompressed`.
-
-    The ending gives the kind of a file, as in Annif: .csv, .jsonl, otherwise .tsv. Files of a folder are sorted by name, texts
-    first.
-    """
+    """Files are .csv, .jsonl, otherwise .tsv, as in Annif; files of a folder are sorted by name, texts first. Local."""
     files: list[tuple[str, Path, int]] = []  # kind, path, bytes
     for path in inputs:
         if path.is_dir():
@@ -184,7 +175,6 @@ def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[l
 
 
 def read_documents(piece: Piece, task: Conversion) -> Iterator[tuple[object, AnnifDocument]]:
-    """Yield (location, document), without bad documents. Raises DataError, OSError."""
     path, begin, end, _ = piece.segment
     if piece.kind in DOCUMENTS:
         with task.bad.at(path):
@@ -221,7 +211,6 @@ def read_documents(piece: Piece, task: Conversion) -> Iterator[tuple[object, Ann
 
 
 def read_annif(task: Conversion) -> Part:
-    """Read this rank's documents. Collective. Raises ConfigError, DataError."""
     options, comm = task.options, task.comm
     titles, uris, path = dict[str, str](), dict[str, str](), options.vocabulary
     if path is not None:

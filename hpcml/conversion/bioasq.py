@@ -30,7 +30,6 @@ EXPECTED = '{"articles": [...]} or {"documents": [...]}'
 
 
 def read_bioasq(task: Conversion) -> Part:
-    """Read this rank's articles. Collective. Raises DataError."""
     (path,) = task.inputs
     comm, names = task.comm, task.options.descriptors
     descriptors = None if names is None else mpi.run_on_root(comm, f"reading {names}", lambda: read_descriptors(names))
@@ -76,7 +75,6 @@ def _to_document(article: Any, descriptors: Descriptors | None, unknown: set[str
 
 
 def _read_whole_file(path: Path, task: Conversion) -> Iterator[tuple[object, Any]]:
-    """Yield (location, article) of this rank's share of a small file. Raises DataError."""
     with open_decompressed(path) as file:
         content = file.read(WHOLE_BYTES + 1)
     with error_location(path):
@@ -90,7 +88,7 @@ def _read_whole_file(path: Path, task: Conversion) -> Iterator[tuple[object, Any
 
 
 def _read_lines(task: Conversion, path: Path, first: int, last: int, closed: list[bool]) -> Iterator[tuple[object, Any]]:
-    """Yield (location, article) of lines; appends to `closed` at the end of the list. Raises DataError."""
+    """Append to `closed` at the end of the list."""
     for location, line in lines_of(task, path, first, last):
         text = line.strip()
         if location.block.offset == 0 and location.in_block == 0:

@@ -29,8 +29,6 @@ PAIR = "the old and the new name of a label, separated by a tab"
 
 @dataclass
 class Like:
-    """The parts of the --like dataset or model that a conversion uses."""
-
     path: Path
     n_features: int
     label_names: list[str]
@@ -41,7 +39,7 @@ class Like:
     renamed: dict[str, str] = field(default_factory=dict)  # old label name -> name in `label_names`
 
     def titles(self, size: int) -> list[str] | None:
-        """Return the titles of the first `size` labels ("" for added labels), or None if the file has no titles."""
+        """ "" for added labels."""
         return None if self.label_titles is None else self.label_titles + [""] * (size - len(self.label_titles))
 
 
@@ -63,7 +61,6 @@ class Conversion:
     bad: BadRecords = field(default_factory=BadRecords)
 
     def share(self, n: int) -> tuple[int, int]:
-        """Return this rank's even share of n rows: begin, end."""
         return even_range(n, self.comm.rank, self.comm.size)
 
     def share_by_weight(self, weights: Sequence[int]) -> tuple[int, int]:
@@ -88,19 +85,16 @@ def reading(task: Conversion) -> Iterator[None]:
 
 @dataclass
 class Block:
-    """Lines of a file that begin at byte `offset`."""
-
     path: Path
     offset: int
 
     @cached_property
     def n_above(self) -> int:
-        """Return the number of lines before the block."""
         return lines_before(self.path, self.offset)
 
 
 class LineLocation(NamedTuple):
-    """A line: its number in the block and among this rank's lines, both from 0."""
+    """Numbers are from 0."""
 
     block: Block
     in_block: int
@@ -113,7 +107,6 @@ class LineLocation(NamedTuple):
 def lines_of(
     task: Conversion, path: Path, begin: int, end: int, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[tuple[LineLocation, bytes]]:
-    """Yield the lines that start in bytes begin..end, with their locations."""
     on_rank = 0
     for offset, lines in line_blocks(path, begin, end, block_bytes, task.max_line):
         block = Block(path, offset)
@@ -124,7 +117,6 @@ def lines_of(
 
 @contextmanager
 def error_location(location: object) -> Iterator[None]:
-    """Turn a ValueError into a DataError that names the location."""
     try:
         yield
     except ValueError as error:
@@ -146,7 +138,6 @@ def damage_errors(path: Path, errors: tuple[type[Exception], ...], problem: str)
 
 
 def read_like(path: Path, task: Conversion) -> Like:
-    """Read the --like dataset, model or run folder. Local."""
     if path.is_dir() or kind_of(path) in ("model", "classifier"):
         model = open_model(path)
         labels, titles, n_features = model.label_names, model.label_titles, model.n_features
@@ -165,7 +156,6 @@ def read_like(path: Path, task: Conversion) -> Like:
 
 
 def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> dict[str, str]:
-    """Return old -> new label names of --renamed. Local; raises ConfigError for unknown, existing or repeated names."""
     pairs: dict[str, str] = {}
     known_names, new_names = set(known), set[str]()
     for where, text, separator, expected in [line for value in renamed for line in _lines_of(value)]:
@@ -216,7 +206,6 @@ def read_names(comm: mpi.Comm, path: Path | None, size: int, what: str) -> list[
 
 
 def check_matrix_labels(what: object, options: ConvertOptions) -> None:
-    """Raise OptionError for options that have no effect on a label matrix."""
     for name in ("empty_labels", "label_separator", "labels_as_text"):
         if value := getattr(options, name):
             raise OptionError(name, value, f"has no effect on a label matrix ({what}); remove it")

@@ -110,7 +110,6 @@ def convert(
 
 
 def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: Path, force: bool) -> ConvertReport:
-    """Write the part that `read` returns on each rank to `output`. Collective. Raises as `convert`."""
     begin = time.monotonic()
     comm, options = task.comm, task.options
     files = [options.like, options.stop_words, options.vocabulary, options.feature_names, options.label_names, options.label_xml]
@@ -170,7 +169,6 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
 
 
 def _check_use(task: Conversion, part: Part, total: Mapping[str, int]) -> None:
-    """Raise DataError if there is no row or no label; warn if the rows are of little use."""
     options = task.options
     if total["rows"] == 0:
         raise DataError(f"{task.input_name}: no rows; expected at least one")
@@ -191,7 +189,7 @@ def _check_use(task: Conversion, part: Part, total: Mapping[str, int]) -> None:
 
 
 def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int], total: Mapping[str, int], ones: bool) -> None:
-    """Write this rank's slabs after those of lower ranks (`first`). Collective. `ones`: all values are 1."""
+    """`first`: the slabs of lower ranks come first. Collective."""
     comm, n_rows, doing = task.comm, total["rows"], f"writing {out.target}"
     widths = {"X": part.n_features} | {name: len(names) for name, names in part.labels.items()}
     slabs: dict[str, Slab] = {}

@@ -19,7 +19,7 @@ DEFAULT_ENCODING = "utf-8"
 
 
 def find_files(folder: Path, encoding: str) -> list[tuple[str, int]]:
-    """Return (relative path, bytes) of the files below a folder, sorted, without hidden files. Raises ConfigError, DataError."""
+    """Return (relative path, bytes), sorted, without hidden files."""
     try:
         codecs.lookup(encoding)
         b"a".decode(encoding)
@@ -44,7 +44,6 @@ def find_files(folder: Path, encoding: str) -> list[tuple[str, int]]:
 
 
 def read_text(path: Path, encoding: str, limit: int) -> str:
-    """Return the text of a file of at most `limit` bytes. Raises DataError, OSError."""
     content = read_at_most(path, limit)
     if len(content) > limit:
         raise DataError(f"{path}: longer than {limit / 2**20:g} MiB; shorten it, or raise --max-line-mb")
@@ -58,7 +57,6 @@ def read_text(path: Path, encoding: str, limit: int) -> str:
 
 
 def read_folder(task: Conversion) -> Part:
-    """Read this rank's files in order of their names. Collective. Raises ConfigError, DataError."""
     (folder,) = task.inputs
     encoding = task.options.encoding or DEFAULT_ENCODING
     files = mpi.run_on_root(task.comm, f"reading {task.input_name}", lambda: find_files(folder, encoding))

@@ -51,7 +51,6 @@ DECODER = json.JSONDecoder(object_pairs_hook=_to_object)
 
 
 def parse_json(text: bytes, expected: str = "expected one object per line") -> Any:
-    """Return the value of a JSON text. Raises ValueError with the reason and what is expected."""
     content, hint = decoded(text), f"; {expected}" if expected else ""
     try:
         return DECODER.decode(content)
@@ -67,7 +66,6 @@ def parse_json(text: bytes, expected: str = "expected one object per line") -> A
 
 
 def parse_document(value: Any, fields: Sequence[Field] = PLAIN, group: str | None = None) -> Document:
-    """Return the document in a JSON value; `group` is the key of its group. Raises ValueError."""
     if not isinstance(value, dict):
         expected = "text or title" if fields == PLAIN else " or ".join(field.name for field in fields)
         raise ValueError(f"{_kind(value)}, but expected an object with the key {expected}")
@@ -92,7 +90,6 @@ def parse_document(value: Any, fields: Sequence[Field] = PLAIN, group: str | Non
 
 
 def read_field_values(value: object, field: Field) -> list[str]:
-    """Return the strings of a field; at most one without separate fields. Raises ValueError."""
     if isinstance(value, list) and field.tag:
         return [check_string(each, f"a value of {field.name}", field.whole) for each in value]
     if field.tag and not isinstance(value, str | None):
@@ -118,7 +115,7 @@ def check_string(value: object, key: str, stored: bool = True) -> str:
 
 
 def check_first(task: Conversion) -> None:
-    """Raise OptionError if the first document has a split despite --test-share, before all input is read. Local."""
+    """Refuse --test-share at the first document with a split, before all input is read. Local."""
     share, value = task.options.test_share, None
     with suppress(DataError, OSError, ValueError, StopIteration):  # the reader reports other errors
         value = parse_json(next(read_lines(task.inputs[0], task.max_line))[1].encode())
@@ -128,7 +125,6 @@ def check_first(task: Conversion) -> None:
 
 
 def read_jsonl(task: Conversion) -> Part:
-    """Read this rank's lines. Collective. Raises DataError."""
     (path,) = task.inputs
     share, ignores_splits, has_splits = task.options.test_share, task.options.ignore_splits, False
     corpus = Corpus(task)
@@ -159,7 +155,7 @@ def read_jsonl(task: Conversion) -> Part:
 
 
 def check_fields(task: Conversion, corpus: Corpus) -> None:
-    """Raise DataError for a field without values in any document; with --like, only warn. Collective."""
+    """A field without values in any document is an error; with --like, a warning. Collective."""
     if corpus.fields == PLAIN:
         return
     _, (n_documents, *counts) = mpi.exclusive_sum(task.comm, [corpus.n_rows, *corpus.has_values])

@@ -73,13 +73,11 @@ class KeyRuns:
         self._waiting: list[np.ndarray] = []
 
     def add(self, keys: np.ndarray, counts: np.ndarray) -> None:
-        """Add counts of keys."""
         self._waiting.append(np.stack([keys, counts]))
         if sum(part.shape[1] for part in self._waiting) >= RUN_KEYS:
             self.close()
 
     def close(self) -> None:
-        """Write the keys held in memory."""
         if self._waiting:
             keys, counts = summed(*np.concatenate(self._waiting, axis=1))
             self._waiting = []
@@ -90,7 +88,6 @@ class KeyRuns:
 
 
 def summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted distinct keys and the sum of the counts (int64) of each."""
     unique, inverse = np.unique(keys, return_inverse=True)
     return unique, np.bincount(inverse, weights=counts, minlength=unique.size).astype(np.int64)
 
@@ -98,10 +95,7 @@ def summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def cut_runs(
     comm: mpi.Comm, bounds: list[int], per_range: int, samples: list[T], term_at: Callable[[int], Any]
 ) -> list[list[slice]]:
-    """Return the slices of this rank's runs for each range of about `per_range` terms of all ranks. Collective over `comm`.
-
-    A range ends before one of the sorted `samples` of all ranks, the last ranges at the end. `term_at` returns one term.
-    """
+    """Return the slices of this rank's runs for each range of about `per_range` terms of all ranks. Collective over `comm`."""
     _, (total,) = mpi.exclusive_sum(comm, [bounds[-1]])
     n_ranges = comm.size * math.ceil(max(1, int(total)) / per_range / comm.size)
     ends: list[Any] = [samples[number * len(samples) // n_ranges] for number in range(1, n_ranges)] if samples else []

@@ -119,9 +119,7 @@ def csr_blocks(parts: Any, rows: tuple[int, int], n_columns: int, what: str, zer
 
 
 def rows_as_csr(parts: Any, rows: tuple[int, int], shape: tuple[int, int], what: str) -> dict[str, np.ndarray]:
-    """Return rows begin..end of a CSC or COO matrix (arrays row, col) as CSR arrays; entries keep their order within a row. Raises
-    DataError.
-    """
+    """Convert rows begin..end of a CSC or COO matrix; entries keep their order within a row."""
     is_coo, (n_rows, n_columns) = "row" in parts, shape
     entries = parts["row" if is_coo else "indices"]
     size, indptr = entries.shape[0], np.zeros(1, dtype=np.int64)
@@ -151,8 +149,6 @@ def rows_as_csr(parts: Any, rows: tuple[int, int], shape: tuple[int, int], what:
 
 
 class NumberRows(LabelledRows):
-    """This rank's rows of numbers: X, labels and, if any, ids and splits. Local."""
-
     def __init__(
         self,
         task: Conversion,
@@ -162,11 +158,7 @@ class NumberRows(LabelledRows):
         index: type = np.int64,
         others: Sequence[str] = (),
     ) -> None:
-        """`names` are the names of the features, if the source has any; `others` are its other columns.
-
-        With --like, features are matched by name if the source names them, otherwise by number. Raises ConfigError or DataError if
-        they do not match.
-        """
+        """`others`: other columns of the source. --like matches features by name if there are `names`, else by number."""
         super().__init__(task, with_ids)
         self.X, self.dropped = RowBuffer(task.scratch, index, with_data=True), 0
         self.column_of: Callable[[np.ndarray], np.ndarray] | None = (
@@ -206,7 +198,6 @@ class NumberRows(LabelledRows):
             task.log(f"warning: {what}; missing columns are 0 in all rows")
 
     def add(self, block: NumberSlice) -> None:
-        """Append rows. Raises OSError."""
         lengths, indices, data = block
         if self.column_of is not None:
             rows, columns = np.repeat(np.arange(lengths.size), lengths), self.column_of(indices)
@@ -218,7 +209,6 @@ class NumberRows(LabelledRows):
         self.X.append(lengths, indices, data)
 
     def append_label_matrix(self, blocks: Iterable[NumberSlice], what: object, first_row: int = 0) -> None:
-        """Append the labels of rows, given as rows of a matrix of 0 and 1. Raises DataError for other values, OSError."""
         for block in blocks:
             if (block.data != 1).any():
                 position = int(np.argmax(block.data != 1))
@@ -227,7 +217,7 @@ class NumberRows(LabelledRows):
             self.labels.append(block.lengths, block.indices)
 
     def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the keys as `LabelledRows.row_keys`; the content of a row is its features. Collective over `comm`."""
+        """The content of a row is its features. Collective over `comm`."""
         with mpi.agreed(comm, "reading the rows"):
             if self.id_keys.count(0) or not self.id_keys:
                 features, indptr = feature_keys(None if self.feature_names is None else self.feature_names[:]), self.X.indptr[:]
@@ -240,7 +230,6 @@ class NumberRows(LabelledRows):
         return super().row_keys(comm)
 
     def leave_out(self, names: Collection[str]) -> None:
-        """Remove features from the rows. Raises OSError."""
         known = [] if self.feature_names is None else list(self.feature_names[:])
         keep = np.array([name not in names for name in known], dtype=bool)
         self.feature_names, self.n_features = list(compress(known, keep)), int(keep.sum())
@@ -257,7 +246,6 @@ class NumberRows(LabelledRows):
 def finish(
     task: Conversion, rows: NumberRows, label_names: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> Part:
-    """Return the rows as `make_part`. Collective; raises ConfigError for two sources of splits."""
     keys, groups = rows.row_keys(task.comm)
     splits = row_splits(task, keys, groups, rows.splits or None)
     about = {"n_features": rows.n_features, "feature_names": rows.feature_names, "dropped": rows.dropped}

@@ -34,8 +34,6 @@ BUFFERED = 1 << 16  # rows and labels held in memory
 
 
 class RowBuffer:
-    """Growing CSR arrays in temporary files. Local; raises OSError."""
-
     def __init__(self, scratch: Path, dtype: type = np.int64, with_data: bool = False) -> None:
         self.scratch, self.indptr, self.indices = scratch, DiskArray(scratch, np.int64), DiskArray(scratch, dtype)
         self.data = DiskArray(scratch, np.float32) if with_data else None
@@ -43,7 +41,6 @@ class RowBuffer:
         self.n_rows = 0
 
     def append(self, lengths: np.ndarray, indices: np.ndarray, data: np.ndarray | None = None) -> None:
-        """Append rows with these numbers of entries."""
         self.n_rows += len(lengths)
         self.indptr.append(self.indices.size + np.cumsum(lengths))
         self.indices.append(indices)
@@ -64,9 +61,7 @@ class RowIds:
 
 
 class LabelledRows:
-    """Labels, ids, splits and keys of this rank's rows. Splits and keys are in memory, the rest in temporary files. Local; raises
-    OSError.
-    """
+    """Splits and keys are in memory, the rest is in temporary files."""
 
     def __init__(self, task: Conversion, with_ids: bool = True, at_once: bool = False) -> None:
         self.scratch = scratch = task.scratch
@@ -93,10 +88,7 @@ class LabelledRows:
         lines: Sequence[int] | None = None,
         groups: Sequence[str] = (),
     ) -> None:
-        """Append labels, ids, splits and groups of rows. `labels` None: labels are added by number.
-
-        The labels of an unlabelled row are None. Empty `splits` or `groups`: the source has none.
-        """
+        """`labels` None: labels are added by number; a row without labels is unlabelled if its labels are None."""
         if labels is not None:
             if None in labels:
                 first = self.labels.n_rows + len(self._lengths)
@@ -115,7 +107,6 @@ class LabelledRows:
             self.flush()
 
     def flush(self) -> None:
-        """Move buffered rows to the temporary files."""
         if self._lengths:
             self.labels.append(np.array(self._lengths, dtype=np.int64), np.array(self._labels, dtype=np.int32))
         if self.row_ids is not None and self._ids:
@@ -125,7 +116,6 @@ class LabelledRows:
             del waiting[:]
 
     def keep(self, flags: np.ndarray) -> None:
-        """Keep the flagged rows (n_rows)."""
         self.flush()
         labels, row_ids = RowBuffer(self.scratch, np.int32), RowIds(self.scratch)
         for rows in slices(flags.size, BUFFERED):
@@ -152,7 +142,7 @@ class LabelledRows:
 
 
 def check_ids(task: Conversion, rows: LabelledRows) -> None:
-    """Log the number of repeated ids; with --unique-ids, raise DataError for the first. Collective."""
+    """Log repeated ids, or raise DataError with --unique-ids. Collective."""
     comm, keys, row_ids = task.comm, np.array(rows.id_keys, np.uint64), rows.row_ids
     with_id = np.flatnonzero(keys)
     if task.options.unique_ids and not mpi.agreed_any(comm, bool(with_id.size)):
@@ -183,9 +173,7 @@ def check_ids(task: Conversion, rows: LabelledRows) -> None:
 
 @dataclass
 class Part:
-    """This rank's rows and the features and labels of all ranks. Everything except rows, `row_numbers` and `dropped` is equal on
-    all ranks.
-    """
+    """This rank's rows. Everything except rows, `row_numbers` and `dropped` is equal on all ranks."""
 
     matrices: dict[str, RowBuffer]  # X (without `data`: all values 1), Y and, if any, unknown labels
     labels: dict[str, list[str]]  # column names of each label matrix

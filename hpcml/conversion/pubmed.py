@@ -46,7 +46,7 @@ YEARS = re.compile(r"(\d{4})(?:(-)(\d{4})?)?")
 
 
 def parse_years(values: Collection[str]) -> list[range]:
-    """Return the years of --test-years: "2019", "2017-2019", "2019-" (and later). Raises ConfigError."""
+    """Parse "2019", "2017-2019", or "2019-" (and later)."""
     year_ranges = []
     for text in (part.strip() for value in values for part in value.split(",")):
         match = YEARS.fullmatch(text)
@@ -58,7 +58,6 @@ def parse_years(values: Collection[str]) -> list[range]:
 
 
 def record_key(pmid: int, version: int, deleted: bool = False) -> int:
-    """Return the key of a record or a deletion."""
     return (pmid << VERSION_BITS | version) << 1 | deleted
 
 
@@ -75,9 +74,7 @@ def is_latest(keys: np.ndarray) -> np.ndarray:
 
 
 def select_latest(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
-    """Return whether each record (not deletion) of this rank's keys is the latest. Collective over `comm`. Each round decides on
-    some of the PMIDs.
-    """
+    """Return whether each record of this rank's keys is the latest. Collective over `comm`."""
     _, (total,) = mpi.exclusive_sum(comm, [keys.size])
     n_rounds = math.ceil(max(1, int(total)) / RANGE_KEYS / comm.size)
     flags = np.zeros(keys.size, dtype=bool)
@@ -91,7 +88,6 @@ def select_latest(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
 
 
 def read_pubmed(task: Conversion) -> Part:
-    """Read this rank's files. Collective. Raises ConfigError, DataError."""
     corpus, comm, names = Corpus(task), task.comm, task.options.descriptors
     for field in corpus.fields:
         if field.name not in (*FIELDS, *ABSTRACT):

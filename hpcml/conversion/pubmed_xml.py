@@ -27,14 +27,12 @@ WRONG_ROOT = "expected a PubMed file of NLM with the root <PubmedArticleSet>"
 
 
 class Key(NamedTuple):
-    """A version of a citation."""
-
     pmid: int
     version: int
 
 
 class MeshHeading(NamedTuple):
-    """A heading of a record: UI ("" if missing), name, and whether it or a qualifier is a major topic."""
+    """`major`: the heading or a qualifier is a major topic."""
 
     ui: str
     name: str
@@ -42,7 +40,7 @@ class MeshHeading(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A citation; `year` of the issue or else of the article (0: none); `indexing`: attribute IndexingMethod ("" without it)."""
+    """`year` is that of the issue or else of the article (0: none)."""
 
     key: Key
     title: str
@@ -54,8 +52,6 @@ class Record(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """The citations that a file deletes."""
-
     keys: list[Key]
 
 
@@ -133,7 +129,6 @@ def entries(path: Path, limit: int, bad: BadRecords) -> Iterator[Record | Deleti
 
 
 def parse_record(citation: Element) -> Record:
-    """Return the record in a MedlineCitation. Raises ValueError."""
     article = citation.find("Article")
     if article is None:
         raise ValueError("no <Article>; expected one in each <MedlineCitation>")
@@ -167,7 +162,6 @@ def parse_record(citation: Element) -> Record:
 
 
 def _key(element: Element | None) -> Key:
-    """Return the PMID and its version (default 1). Raises ValueError."""
     if element is None:
         raise ValueError("no <PMID>; expected one in each <MedlineCitation>")
     pmid, version = (_text(element).strip(), element.get("Version", "1").strip())
@@ -178,7 +172,6 @@ def _key(element: Element | None) -> Key:
 
 
 def _text(element: Element | None) -> str:
-    """Return all text of an element, including text in markup (<i>, <sup>, MathML)."""
     if element is None:
         return ""
     return "".join(element.itertext()) if len(element) else element.text or ""

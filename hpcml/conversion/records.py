@@ -35,7 +35,6 @@ class BadRecords:
         self._location: object = ""
 
     def at(self, location: object) -> BadRecords:
-        """Set the location of the next record, for messages."""
         self._location = location
         return self
 
@@ -73,9 +72,7 @@ class BadRecords:
             yield result
 
     def conclude(self, comm: mpi.Comm, what: object, fatal: HpcmlError | None, log: Log) -> None:
-        """Raise the first error of the input, or log the skipped records. `fatal` is the error that ended this rank's reading.
-        Collective over `comm`.
-        """
+        """`fatal`: the error that ended this rank's reading. Collective over `comm`."""
         count, messages = 0, list[str]()
         for rank_count, rank_messages, error in comm.allgather((self.count, self.messages, fatal)):
             count, messages = count + rank_count, (messages + rank_messages)[:MAX_LISTED]

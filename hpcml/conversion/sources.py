@@ -74,7 +74,6 @@ SOURCES = {
 
 
 def find_source(name: str) -> Source:
-    """Return the source of this name. Raises ConfigError."""
     if name not in SOURCES:
         raise ConfigError(f"no source {name!r}; {nearest(name, SOURCES, 'hpcml convert --help')}")
     return SOURCES[name]
@@ -92,9 +91,7 @@ def options_class(names: Collection[str]) -> type[Any]:
 
 
 def check_options(known: Collection[str], is_text: bool | None, options: ConvertOptions) -> bool | None:
-    """Return whether rows are made from text (None: --like decides), given the options of the source. Raises ConfigError for
-    invalid options.
-    """
+    """Return whether rows are made from text (None: --like decides)."""
     from hpcml.conversion.vocabulary import parse_fields
 
     if is_text is None and (options.text or options.fields):

@@ -115,12 +115,10 @@ TEXT = "text"
 
 
 def make_points(name: str, seed: int, rows: np.ndarray) -> Points:
-    """Return the points with these row numbers of the generator `name`."""
     return GENERATORS[name](lambda what: uniform(seed, f"{name} {what}", rows))
 
 
 def read_synthetic(task: Conversion) -> Part:
-    """Generate this rank's even share of the rows. Collective."""
     name, n_rows = task.generator, task.options.rows
     if name == TEXT:
         return read_text(task)

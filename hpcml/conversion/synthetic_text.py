@@ -102,7 +102,6 @@ class SyntheticText:
         self.idf = self._idf()
 
     def columns(self, ranks: np.ndarray) -> np.ndarray:
-        """Return the columns of word ranks."""
         factor, offset, size = self.order
         return (ranks * factor + offset) % size
 
@@ -148,7 +147,6 @@ class SyntheticText:
 
 
 def least_share(options: ConvertOptions, n_labels: int) -> float:
-    """Return the minimum expected share of rows of a label. Raises ConfigError."""
     least, n_rows = options.least_positives, options.rows
     if least is None:
         return 0.0
@@ -168,7 +166,6 @@ def least_share(options: ConvertOptions, n_labels: int) -> float:
 
 
 def read_text(task: Conversion) -> Part:
-    """Generate this rank's even share of the rows. Collective."""
     options = task.options
     sizes = []
     for name, least, most in (("features", MIN_FEATURES, MAX_FEATURES), ("labels", 1, MAX_LABELS)):

@@ -21,8 +21,6 @@ Z = 1.959963984540054  # two-sided 95 % quantile of the normal distribution
 
 @dataclass
 class PairLabels:
-    """Per pair of this rank: whether it counts, and the numbers of labels of the first row, of the other row, and of both."""
-
     counted: np.ndarray
     of_first: np.ndarray
     of_other: np.ndarray
@@ -39,7 +37,6 @@ class Consistency:
 
     @property
     def either(self) -> np.ndarray:
-        """Return the number of pairs with the label in at least one row."""
         return self.in_rows - self.both
 
     def values(self) -> np.ndarray:
@@ -47,9 +44,7 @@ class Consistency:
         return 2 * self.both / np.where(self.in_rows > 0, self.in_rows, np.nan)
 
     def intervals(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return 95 % bounds of `values` for independent pairs: Wilson's (1927) for p = both / either; the consistency is 2p / (1 +
-        p).
-        """
+        """Return 95 % bounds: Wilson (1927) for p = both / either; the consistency is 2p / (1 + p)."""
         n = np.where(self.either > 0, self.either, np.nan)
         p = self.both / n
         middle, half = p + Z * Z / (2 * n), Z * np.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
@@ -86,7 +81,7 @@ def measure_consistency(comm: mpi.Comm, shard: Shard, pairs: Pairs, unlabelled: 
 
 
 def _flag_best_pairs(rows: SharedRows, pairs: Pairs, usable: np.ndarray) -> np.ndarray:
-    """Return flags of the usable pairs that are the most similar pair of their second row. Collective."""
+    """Flag the usable pairs that are the most similar pair of their second row. Collective."""
     routing = Routing(rows.comm, rows.owner_ranks(pairs.other))
     columns = (pairs.first, pairs.other, pairs.similarity, usable.astype(np.uint8))
     first, other, similarity, is_usable = (routing.send(values) for values in columns)

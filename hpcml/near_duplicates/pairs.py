@@ -41,8 +41,6 @@ SLICE = 1 << 20  # features hashed at a time
 
 
 class Bands(NamedTuple):
-    """`number` bands of `size` minimum hashes each."""
-
     number: int
     size: int
 
@@ -65,7 +63,6 @@ def choose_bands(similarity: float) -> Bands:
 
 
 def feature_hashes(n_features: int) -> np.ndarray:
-    """Return a hash (uint32) per feature."""
     out = np.empty(n_features, np.uint32)
     for begin in range(0, n_features, SLICE):
         end = min(begin + SLICE, n_features)
@@ -88,11 +85,9 @@ class SharedRows:
         self.bounds = offsets(comm.allgather(shard.n_local))
 
     def owner_ranks(self, positions: np.ndarray) -> np.ndarray:
-        """Return the rank of each row."""
         return np.searchsorted(self.bounds, positions, "right") - 1
 
     def local_rows(self, positions: np.ndarray) -> np.ndarray:
-        """Return the positions of this rank's rows in its slab."""
         return self.shard.rows[positions - self.shard.first_local]
 
     def fetch(self, positions: np.ndarray, indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -175,7 +170,7 @@ class PairSearch:
 
 
 def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: float, bands: Bands, log: Log) -> Pairs:
-    """Return the pairs with a Jaccard index of at least `similarity`. Collective over `comm`. Raises DataError."""
+    """Return the pairs with a Jaccard index of at least `similarity`. Collective over `comm`."""
     features = shard.indptr, shard.indices
     with mpi.node_first(comm):  # compile
         none, numbers, no_keys = shard.rows[:0], np.zeros(0, np.uint32), np.zeros((1, 0), np.uint64)

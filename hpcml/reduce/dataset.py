@@ -105,7 +105,6 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
 
 
 def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int, n_of: dict[str, int], ones: bool) -> None:
-    """Write everything except the slabs; `n_of` are the entries of each label matrix."""
     names = read_feature_names(dataset, features)
     for name, value in attributes(dataset.file).items():
         file.attrs[name] = value

@@ -33,7 +33,6 @@ class SeenFeatures:
 
     @classmethod
     def read(cls, path: Path) -> SeenFeatures:
-        """Read a model. Local. Raises ConfigError for a model without such weights, DataError if damaged."""
         path = model_file(path)
         model = Model(path)
         if model.sparse:

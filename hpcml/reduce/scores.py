@@ -43,7 +43,6 @@ SCORES: dict[str, Score] = {"ig": information_gain, "chi2": chi_square}
 
 
 def _count_features(shard: Shard, rows: np.ndarray, out: np.ndarray) -> None:
-    """Add the numbers of `rows` with each feature to `out` (d, int64)."""
     step = slices.rows_in_slice(shard.indptr.size - 1, shard.data.size)
     for first in range(0, rows.size, step):
         count_features(shard.indptr, shard.indices, shard.data, rows[first : first + step], out)

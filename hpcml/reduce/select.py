@@ -45,12 +45,11 @@ class Selected(ReportedResult):
     n_available: int = 0
 
     def order(self) -> np.ndarray:
-        """Return positions in `features`, best first; top before bottom, then by score and number."""
+        """Top before bottom, then by score and number."""
         bottom = np.zeros(self.features.size, bool) if self.top is None else ~self.top
         return np.lexsort((self.features, -self.scores, bottom))
 
     def describe(self) -> Iterator[str]:
-        """Return the number of selected features, the best ones, and the path of the list."""
         ends = "" if self.top is None else f" ({self.top.sum():,} from the top, {(~self.top).sum():,} from the bottom)"
         yield f"{self.output}: {self.features.size:,} of {plural(self.n_available, 'feature')}, by {self.by}{ends}"
         if self.names is not None:
@@ -103,7 +102,6 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
 
 
 def choose_features(by: str, scores: np.ndarray, available: np.ndarray, options: SelectOptions, what: str) -> Selected:
-    """Return the selected ones of the `available` features (d). Raises ConfigError if there are too few."""
     keep, n_available = options.features, int(np.count_nonzero(available))
     if keep > n_available:
         raise OptionError("features", keep, f"{what} only {n_available:,} features; choose fewer")
@@ -187,7 +185,6 @@ def _features_like(dataset: DataFile, like: Path) -> np.ndarray:
 
 
 def write_list(path: Path, selected: Selected) -> None:
-    """Write one line per selected feature, best first. Local; raises DataError."""
     rows: list[Sequence[object]] = [COLUMNS if selected.top is not None else COLUMNS[:-1]]
     for rank, position in enumerate(selected.order().tolist(), 1):
         name = "" if selected.names is None else selected.names[position]
@@ -197,7 +194,6 @@ def write_list(path: Path, selected: Selected) -> None:
 
 
 def _read_list(path: Path) -> tuple[np.ndarray, list[str]]:
-    """Return the numbers (ascending) and names of the features in a list. Raises DataError."""
     try:
         rows = read_csv(path)
         numbers = np.array([int(row["feature"]) for row in rows], dtype=np.int64)

@@ -122,7 +122,7 @@ DAMAGE = {
     "unknown_labels/indptr": replace("unknown_labels/indptr", lambda _: np.zeros(3, dtype=np.int64)),
     "row 0": entry("unknown_labels/indices", 0, 7),
     "row 1": entry("unknown_labels/indptr", 2, 0),
-    "name of another label": entry("unknown_label_names", 0, "a"),
+    "name of a known label": entry("unknown_label_names", 0, "a"),
     "unknown_labels": attributes({"shape": np.array([9, 2])}, "unknown_labels"),
 }
 
