@@ -153,7 +153,6 @@ def test_output_that_is_an_input_is_refused(standing, ranks, good, tmp_path):
 
 @pytest.mark.parametrize(("ranks", "limit"), [(2, 1_000_000), (2, 1_600_000)])
 def test_full_disk_while_training(mpirun, ranks, limit, tmp_path):
-    """The results or a checkpoint do not fit; the run can be resumed with more space."""
     data = dataset(tmp_path / "good.h5", *random_data(7, 60, 8000, 40, density=0.2))
     command = (limit, "train", "probe", data, "-o", tmp_path / "run", "--checkpoint-every", "1e-9", "--labels-per-pass", "40")
     refused(mpirun(ranks, *command, program=("-c", LIMITED)), "File too large", "; raise")

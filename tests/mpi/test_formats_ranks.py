@@ -79,7 +79,6 @@ def make_files(folder):
 
 @pytest.fixture
 def files(comm):
-    """A folder with one file of each kind, made once per process group."""
     if not FOLDERS:
         FOLDERS.append(Path(comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)))
         if comm.rank == 0:
@@ -128,8 +127,6 @@ def test_same_bytes_on_any_number_of_ranks(comm, files, mpi_tmp_path, case, monk
 
 
 class Lines(list):
-    """A log that keeps its lines."""
-
     def __call__(self, message, has_lines=False):
         self.append(message)
 
@@ -251,7 +248,6 @@ def test_bad_input_gives_the_same_error_on_every_rank(comm, mpi_tmp_path, case):
 
 
 def test_rows_in_memory_of_all_ranks(comm, mpi_tmp_path):
-    """The last rank has no rows."""
     X, Y = matrices(9)
     folder, data = Path(mpi_tmp_path), frame(9, X.shape[0])
     bounds = [*np.linspace(0, X.shape[0], max(2, comm.size)).astype(int), X.shape[0]][: comm.size + 1]
@@ -280,7 +276,6 @@ def test_rows_in_memory_of_all_ranks(comm, mpi_tmp_path):
 
 
 def write_numbering(folder):
-    """Write files with columns that only number or name the rows."""
     import pandas as pd
 
     rng = np.random.default_rng(5)

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.mpi
 
 @pytest.fixture
 def files(comm, mpi_tmp_path):
-    """Files with revisions of each other's records."""
     folder, records = Path(mpi_tmp_path), list(AWKWARD.values())
     paths = [folder / f"{number}.xml" for number in range(5)]
     if comm.rank == 0:

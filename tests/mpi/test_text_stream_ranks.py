@@ -1,7 +1,5 @@
 """A text stream on any number of ranks: the same rows, line numbers and errors."""
 
-import gzip
-
 import numpy as np
 import pytest
 from support import make
@@ -38,7 +36,6 @@ def source(comm, mpi_tmp_path):
 
 
 def joined(blocks):
-    """All rows of consecutive blocks."""
     lengths, indices, data, label_lengths, labels = (
         np.concatenate(column)
         for column in zip(*((np.diff(b.indptr), b.indices, b.data, np.diff(b.y_indptr), b.labels) for b in blocks), strict=True)
@@ -76,18 +73,6 @@ def test_all_ranks_name_the_bad_line(comm, mpi_tmp_path, block_bytes, bad_row):
     with SvmlightStream(comm, path, block_bytes=block_bytes) as stream, pytest.raises(DataError) as caught:
         list(stream)
     assert str(caught.value).startswith(f"{path}: line {bad_row + 3}: ")
-
-
-def test_unreadable_files_are_refused(comm, mpi_tmp_path):
-    with pytest.raises(DataError, match="No such file"):
-        SvmlightStream(comm, mpi_tmp_path / "missing")
-    path = mpi_tmp_path / "half.gz"
-    make.by_one_rank(comm, lambda: path.write_bytes(gzip.compress(text(2))[:-200]))
-    with pytest.raises(DataError, match=r"half\.gz: "), SvmlightStream(comm, path) as stream:
-        list(stream)
-    make.by_one_rank(comm, lambda: path.write_bytes(b"# nothing\n"))
-    with pytest.raises(DataError, match=r"half\.gz: "), SvmlightStream(comm, path) as stream:
-        list(stream)
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ DOCUMENTS = st.lists(
 
 @pytest.fixture(scope="module", params=sorted(KINDS))
 def known(request, tmp_path_factory):
-    """A dataset, its folder, and its FewTexts."""
     folder = tmp_path_factory.mktemp("known")
     rng = np.random.default_rng(3)
     documents = [
@@ -60,13 +59,3 @@ def test_bits_are_those_of_convert_like(known, documents):
     assert np.asarray(found.data, np.float32).tobytes() == np.asarray(expected.data, np.float32).tobytes()
     one_by_one = [rows_of([values]) for values in [[[d[f.name]] if d[f.name] else [] for f in fields] for d in documents]]
     assert b"".join(one.data.tobytes() for one in one_by_one) == found.data.tobytes()
-
-
-def test_texts_without_known_words():
-    from hpcml.conversion.vocabulary import Vocabulary
-
-    settings = TextSettings(Vocabulary(["a"], np.array([0])), False, 1, 3, np.array([1.0]), [])
-    rows_of = FewTexts(settings, 2)
-    assert rows_of([]).n_local == 0
-    assert rows_of([[["b"], []], [[], []]]).indptr.tolist() == [0, 0, 0]
-    assert rows_of([[["a"], ["A"]]]).data.tolist() == [1.0]

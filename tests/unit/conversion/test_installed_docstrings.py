@@ -1,7 +1,7 @@
 """Docstrings as a corpus."""
 
 from hpcml import mpi
-from hpcml.conversion.docstrings import find_modules, flag_first_copies, list_modules, parse_docstrings
+from hpcml.conversion.docstrings import find_modules, flag_first_copies, parse_docstrings
 
 CODE = b'''# -*- coding: latin-1 -*-
 """A module about \xe4 cats and dogs."""
@@ -53,15 +53,6 @@ def test_what_cannot_be_parsed_has_none(recwarn):
         assert list(parse_docstrings("m", code)) == []
     assert list(parse_docstrings("m", b"x = 1 is 1\n")) == []
     assert not recwarn.list
-
-
-def test_modules_of_a_folder(tmp_path):
-    for name in ("__init__.py", "a.py", "sub/__init__.py", "sub/b.py", "tests/c.py", "no-name/d.py", "e.txt", "plain/f.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("pass")
-    found = sorted(list_modules(tmp_path, "top"))
-    assert [source.module for source in found] == ["top", "top.a", "top.plain.f", "top.sub", "top.sub.b"]
-    assert all(source.size == 4 for source in found)
 
 
 def test_installed_modules_are_found_once_and_without_tests():

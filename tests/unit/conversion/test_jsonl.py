@@ -1,18 +1,10 @@
 """JSON lines: valid documents, refusals and splits."""
 
-import gzip
 import json
 
 import h5py
 import pytest
 from support.converted import check_refusal, label_sets, made, strings
-
-from hpcml import mpi
-from hpcml.conversion import convert
-from hpcml.conversion.jsonl import Document, parse_document, parse_json
-from hpcml.conversion.options import ConvertOptions
-from hpcml.errors import ConfigError
-from hpcml.log import Log
 
 BAD = [
     '{"text": "a",}',
@@ -48,12 +40,6 @@ def test_bad_line_is_refused_with_its_number(tmp_path, line):
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
-def test_parse():
-    line = {"id": 12, "title": "T", "text": "x \ud83d\ude00", "labels": ["b", "a"], "split": "dev", "more": 1}
-    assert parse_document(parse_json(json.dumps(line).encode())) == Document("12", [["T"], ["x 😀"]], ["b", "a"], "dev")
-    assert parse_document(parse_json(b'{"title": "T", "text": null, "labels": null}')) == Document("", [["T"], []], None, "")
-
-
 def test_ids_labels_and_splits(tmp_path):
     lines = [
         {"id": "first", "text": "a b", "labels": ["y", "x", "y"], "split": "train"},
@@ -76,15 +62,6 @@ def test_ids_labels_and_splits(tmp_path):
 def test_test_share_is_refused_at_the_first_split_of_the_input(tmp_path, before):
     content = before + '{"text": "a", "split": "dev"}\n{"text": "b", "split": "train"}\n{'
     check_refusal(lambda: make(tmp_path, content, test_share=0.5), "--test-share 0.5", "dev", "--ignore-splits")
-
-
-def test_first_record_is_checked_before_unpacking(tmp_path, monkeypatch):
-    monkeypatch.setattr(convert, "unpacked_once", lambda *_: pytest.fail("it was unpacked"))
-    path = tmp_path / "in.jsonl.gz"
-    path.write_bytes(gzip.compress(b'{"text": "a", "split": "dev"}\n' + b" " * 1000 + b"{")[:-8])
-    with pytest.raises(ConfigError, match="--test-share"):
-        convert.convert(mpi.self_comm(), "jsonl", [path], tmp_path / "out.h5", ConvertOptions(test_share=0.5), False, Log(1))
-    assert not (tmp_path / "out.h5").exists()
 
 
 def test_splits_of_the_input_can_be_ignored(tmp_path):

@@ -17,7 +17,6 @@ FORMATS = ["csv", "tsv", "parquet", "h5ad", "npz", "arff", "frame", "sparse"]
 
 
 def convert(source, folder, labels, **options):
-    """Return the label sets of a dataset of rows with these labels."""
     numbers, others = pd.DataFrame({"x": X[: len(labels)]}), pd.DataFrame({"l": labels})
     return label_sets(convert_table(source, folder, numbers, others, labels=["l"], **options))
 
@@ -145,7 +144,6 @@ def test_similar_names_cause_a_warning():
 
 @pytest.mark.parametrize("text", ["NA", "nan", "None"])
 def test_words_for_missing_values_are_labels_with_a_warning(tmp_path, text, capsys):
-    """Such a word makes a column of numbers a text column, so 1 and 1.0 are two labels."""
     path = write(tmp_path, f"x,l\n5,1.0\n1,1\n2,{text}\n9,10\n")
     converted("csv", path, tmp_path / "a.h5", told=True, labels=("l",))
     assert label_sets(tmp_path / "a.h5") == [["1.0"], ["1"], [text], ["10"]]

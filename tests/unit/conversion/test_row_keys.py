@@ -15,7 +15,7 @@ import hpcml
 from hpcml import mpi
 from hpcml.conversion.split import split
 from hpcml.data.dataset import DataFile
-from hpcml.data.row_keys import find_key_values, name_key, string_keys
+from hpcml.data.row_keys import name_key, string_keys
 from hpcml.errors import DataError
 from hpcml.log import Log
 from hpcml.model import training_keys
@@ -55,7 +55,6 @@ def divided(path, test_share, valid_share=None, stratified=False, seed=0):
 
 
 def sides(path):
-    """The split of each row by its key."""
     with DataFile(path) as data:
         keys, out = data.map("row_keys").tolist(), {}
         for name in data.split_names():
@@ -102,7 +101,6 @@ def grouped():
 
 
 def write_grouped(tmp_path, source):
-    """Write rows in groups of four; return the input and the options."""
     documents, path = grouped(), tmp_path / f"grouped.{source}"
     frame = pd.DataFrame([{"text": d["text"], "label": d["labels"][0], "work": d["work"], "x": n} for n, d in enumerate(documents)])
     of_table = {"text": ["text"], "labels": ["label"], "group": "work"}
@@ -154,7 +152,6 @@ def test_divided_groups_cause_a_warning(tmp_path, capsys):
 
 
 def test_new_rows_of_a_group_get_the_split_of_its_known_rows(tmp_path, capsys):
-    """Also if the --like file has no groups; without --group a warning says that its groups are not kept."""
     new = [document(1000 + n, id=f"n{n}", work=f"w{n % 50}") for n in range(100)]
     known, everything = write_jsonl(tmp_path / "known.jsonl", grouped()[::4]), write_jsonl(tmp_path / "all.jsonl", new + grouped())
     for group in ("work", None):
@@ -172,7 +169,6 @@ def test_new_rows_of_a_group_get_the_split_of_its_known_rows(tmp_path, capsys):
 
 
 def test_ids_and_groups_are_numbers_or_strings(tmp_path):
-    """A table with gaps has its whole numbers as 7.0 in CSV, as numbers in Parquet, as 7 in JSON lines: the rows are the same."""
     numbers = np.where(np.arange(60) % 5 == 4, np.nan, np.arange(60) // 3)
     frame = pd.DataFrame(
         {"text": [document(n)["text"] for n in range(60)], "label": "a", "n": np.arange(60.0) + 7, "work": numbers}
@@ -234,13 +230,6 @@ def test_training_rows_are_recognised_in_other_files(tmp_path, monkeypatch):
     found = hpcml.evaluate(tmp_path / "few", tmp_path / "b.h5", split="all")
     assert abs(found.seen.n_rows - expected) < 40
     assert f"about {found.seen.n_rows} of the 250 rows are training rows" in str(found)
-
-
-def test_keys_are_looked_up():
-    known, wanted = string_keys(b"id", ["a", "b", "b", "c"]), string_keys(b"id", ["c", "b", "x", "a"])
-    found = find_key_values(mpi.self_comm(), known, np.array([0, 1, 2, 0], np.int32), wanted)
-    assert found.tolist() == [0, 2, -1, 0]
-    assert find_key_values(mpi.self_comm(), known[:0], np.zeros(0, np.int32), wanted).tolist() == [-1] * 4
 
 
 def test_damaged_keys_are_refused(tmp_path):

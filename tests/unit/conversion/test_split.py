@@ -109,13 +109,6 @@ def test_long_tailed_labels_keep_the_share():
         assert np.abs(shares - share).max() < 0.08
 
 
-def test_labels_of_one_row_do_not_matter():
-    indptr = np.arange(0, 201, 2)
-    indices = np.stack([np.zeros(100, int), np.arange(1, 101)], axis=1).ravel()  # `all`, and one of its own
-    test = divide(101, indptr, indices, np.array([0.2, 0.8]), np.arange(100, dtype=np.uint64), 0) == 0
-    assert test.sum() == 20
-
-
 @given(label_sets(), st.integers(1, 12), st.integers(0, 3))
 def test_parts_and_folds_do_not_divide_groups(rows, n_groups, seed):
     n_labels, indptr, indices = rows

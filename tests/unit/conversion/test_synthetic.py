@@ -10,14 +10,13 @@ from anndata.io import read_elem
 from scipy.spatial.distance import pdist
 from support.converted import check_refusal, converted
 
-from hpcml.conversion.synthetic import GAP, GENERATORS, make_points
+from hpcml.conversion.synthetic import GENERATORS, make_points
 from hpcml.data.dataset import DataFile
 
 ROWS = np.arange(20_000)
 
 
 def make(folder, name, source="synthetic", **options):
-    """Convert; the report, X and Y dense, and the path."""
     output = Path(folder, "out.h5")
     report = converted(source, Path(name), output, **options)
     with h5py.File(output) as file:
@@ -25,7 +24,6 @@ def make(folder, name, source="synthetic", **options):
 
 
 def textbook(name, x, y):
-    """The class of one point."""
     if name == "circle":
         return not math.hypot(x, y) < 0.4
     if name == "gaussians":
@@ -75,13 +73,6 @@ def test_point_is_a_function_of_seed_and_number(name):
     other = np.stack(make_points(name, 2, ROWS[:500]))
     assert (other[:2] != whole[:2]).all()
     assert pdist(whole[:2].T).min() > 0
-
-
-def test_gaussians_are_separable_with_their_gap():
-    points = make_points("gaussians", 3, np.arange(100_000))
-    distance = np.where(points.positive, 1, -1) * (points.x + points.y) / math.sqrt(2)
-    assert distance.min() >= GAP - 1e-7  # the points are rounded
-    assert distance.min() < GAP + 1e-3
 
 
 def test_bad_options_are_refused(tmp_path):

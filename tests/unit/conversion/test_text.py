@@ -15,7 +15,7 @@ from support.oracles_text import slow_rows
 
 from hpcml.conversion import merging as merging_module
 from hpcml.conversion import text as text_module
-from hpcml.conversion.vocabulary import PLAIN, Vocabulary
+from hpcml.conversion.vocabulary import PLAIN
 from hpcml.errors import DataError
 
 DOCUMENTS = [
@@ -28,7 +28,6 @@ DOCUMENTS = [
 
 
 def make(folder, documents, name="data", **options):
-    """Convert documents; the report and the open file."""
     report, path = made(folder, "jsonl", documents, name, **options)
     return report, h5py.File(path, locking=False)  # as hpcml opens it
 
@@ -89,7 +88,6 @@ def test_any_text(tmp_path_factory, texts, pairs, min_df):
 
 
 def test_against_scikit_learn(data_dir, tmp_path):
-    """On 100 messages: the vocabulary is the same, the weights differ by float32 rounding."""
     import lzma
 
     with lzma.open(data_dir / "20newsgroups.jsonl.xz", "rt", encoding="utf-8") as lines:
@@ -140,13 +138,3 @@ def test_stop_words_are_tokenised(tmp_path):
     assert text_module.read_stop_words(tmp_path / "stop") == ["don", "t", "über"]
     (tmp_path / "stop").write_bytes(b"a\n\xff\n")
     check_refusal(lambda: make(tmp_path, DOCUMENTS, stop_words=tmp_path / "stop"), "stop: byte 3")
-
-
-@given(st.sets(st.tuples(st.text("ab1é", min_size=1, max_size=3), st.text("ab1é", max_size=3)), min_size=1))
-def test_key_order_is_code_point_order(pairs):
-    words = sorted({word for pair in pairs for word in pair if word})
-    number = {word: n for n, word in enumerate(words)}
-    width = len(words) + 1
-    keys = np.array(sorted(number[a] * width + (number[b] + 1 if b else 0) for a, b in pairs))
-    vocabulary = Vocabulary(words, keys)
-    assert vocabulary[: len(vocabulary)] == sorted(f"{a} {b}" if b else a for a, b in pairs)

@@ -23,15 +23,12 @@ KNOWN = [["a"], ["b"], ["a", "b"], ["b"], []]
 
 
 def rows_of(path):
-    """Return the known and the unknown labels of each row."""
     with h5py.File(path) as file:
         assert all(file[name].attrs["encoding-type"] == "csr_matrix" for name in ("Y", "unknown_labels") if name in file)
     return label_sets(path), label_sets(path, "unknown_labels", "unknown_label_names")
 
 
 def command(source, write, **options):
-    """What makes a dataset of label sets by `hpcml convert`; `write` gives the content of the input."""
-
     def make(folder, stem, sets, **more):
         converted(source, write(folder, stem, sets), folder / f"{stem}.h5", **options, **more)
         return folder / f"{stem}.h5"
@@ -45,13 +42,6 @@ def jsonl(folder, stem, sets):
     return [path]
 
 
-def bioasq(folder, stem, sets):
-    path = folder / f"{stem}.json"
-    articles = [{"pmid": str(k), "title": "one word", "meshMajor": labels} for k, labels in enumerate(sets)]
-    path.write_text(json.dumps({"articles": articles}))
-    return [path]
-
-
 def table(folder, stem, sets):
     path = folder / f"{stem}.csv"
     path.write_text("number,topics\n" + "".join(f"{7 - k},{';'.join(labels)}\n" for k, labels in enumerate(sets)))
@@ -59,7 +49,6 @@ def table(folder, stem, sets):
 
 
 def matrix(folder, stem, sets):
-    """A label matrix with one label without rows."""
     names = sorted({label for labels in sets for label in labels} | {"nobody"})
     Y = np.array([[name in labels for name in names] for labels in sets], dtype=np.float32)
     np.savez(folder / f"{stem}.npz", X=np.ones((len(sets), 2)), Y=Y, label_names=np.array(names))
@@ -79,7 +68,6 @@ def from_frame(folder, stem, sets, **more):
 
 SOURCES = {
     "jsonl": command("jsonl", jsonl),
-    "bioasq": command("bioasq", bioasq),
     "csv": command("csv", table, labels=("topics",), label_separator=";"),
     "npz": command("npz", matrix),
     "from_sparse": from_sparse,

@@ -95,7 +95,6 @@ def test_without_columns_of_labels_no_row_is_labelled(tmp_path):
 
 
 def documents(n, seed=1):
-    """Labelled documents of two topics, with training, validation and test rows."""
     rng = np.random.default_rng(seed)
     for number in range(n):
         sea = bool(rng.random() < 0.5)
@@ -106,7 +105,6 @@ def documents(n, seed=1):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A folder, and datasets of labelled documents without and with unlabelled documents that look like `sea`."""
     folder = tmp_path_factory.mktemp("unlabelled")
     plain = list(documents(150))
     mixed = [
