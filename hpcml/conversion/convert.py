@@ -13,10 +13,9 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, read_like
+from hpcml.conversion.conversion import BadRecords, Conversion, read_like
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.records import BadRecords
 from hpcml.conversion.sources import SOURCES, check_options
 from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, checked_slabs
 from hpcml.data.descriptors import read_descriptors

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import BadRecords, Conversion
 from hpcml.conversion.labels import MISSING
 from hpcml.conversion.part import Part
-from hpcml.conversion.records import BadRecords
 from hpcml.conversion.table import NAME_COLUMNS, Batch, Roles, columns_to_read, read_table
 from hpcml.data.svmlight import parse_number
 from hpcml.errors import ConfigError, DataError, repeated

@@ -56,7 +56,7 @@ SOURCES = {
     "pubmed": Source("NLM's PubMed files: citations with MeSH headings", "pubmed", PUBMED, most=ANY, by_file=True),
     "annif": Source("Annif's document corpora", "annif", ("vocabulary", "language", "unindexed", "group", *TEXT, *LINES), most=ANY),
     "bioasq": Source("BioASQ's JSON: articles with MeSH headings", "bioasq", ("descriptors", *TEXT, *LINES)),
-    "folder": Source("A folder of text files; folders are labels", "folder",
+    "folder": Source("A folder of text files; folders are labels", "annif",
                      ("folder_splits", "encoding", *WORDS, *LIKE, *LINES)),
     "docstrings": Source("The docstrings of installed Python packages", "docstrings", TEXT, most=0, least=0),
     "csv": Source("CSV tables of texts or numbers", "csv_file", (*TABLE, "delimiter", "no_quotes", *LINES), None, ANY),

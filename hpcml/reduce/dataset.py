@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion.number_rows import row_pieces
 from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, DataFile, checked_slabs, read_feature_names
 from hpcml.data.labels import read_label_sets
 from hpcml.data.shard import Shard, load_shard
@@ -23,35 +23,21 @@ from hpcml.partition import offsets
 PIECE = 1 << 22  # values per block
 
 
-@dataclass
-class _ColumnSubset:
-    """The selected columns: `new_column` (d) is the new number of each feature, −1 for removed features."""
-
-    new_column: np.ndarray
-    features: np.ndarray
-    ascending: bool  # whether the order of features is kept
-
-    @classmethod
-    def from_features(cls, features: np.ndarray, n_features: int) -> _ColumnSubset:
-        new_column = np.full(n_features, -1, dtype=np.int64)
-        new_column[features] = np.arange(features.size)
-        return cls(new_column, features, bool((np.diff(features) > 0).all()))
-
-    def rows(self, shard: Shard) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield (first row, sizes of rows, new columns, values) by blocks."""
-        begin, indptr = 0, shard.indptr
-        while begin < indptr.size - 1:
-            end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + PIECE, "right")) - 1)
-            values = slice(int(indptr[begin]), int(indptr[end]))
-            columns = self.new_column[shard.indices[values]]
-            is_kept = columns >= 0
-            ends = offsets(is_kept)[indptr[begin : end + 1] - indptr[begin]]
-            columns, data = columns[is_kept], shard.data[values][is_kept]
-            if not self.ascending:
-                order = np.lexsort((columns, np.repeat(np.arange(end - begin), np.diff(ends))))
-                columns, data = columns[order], data[order]
-            yield begin, np.diff(ends), columns, data
-            begin = end
+def _reduced_rows(shard: Shard, features: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield (first row, sizes of rows, new columns, values) by blocks."""
+    new_column = np.full(shard.n_features, -1, dtype=np.int64)  # -1: removed
+    new_column[features] = np.arange(features.size)
+    is_ascending, indptr = bool((np.diff(features) > 0).all()), shard.indptr
+    for begin, end in row_pieces(indptr, PIECE):
+        values = slice(int(indptr[begin]), int(indptr[end]))
+        columns = new_column[shard.indices[values]]
+        is_kept = columns >= 0
+        ends = offsets(is_kept)[indptr[begin : end + 1] - indptr[begin]]
+        columns, data = columns[is_kept], shard.data[values][is_kept]
+        if not is_ascending:
+            order = np.lexsort((columns, np.repeat(np.arange(end - begin), np.diff(ends))))
+            columns, data = columns[order], data[order]
+        yield begin, np.diff(ends), columns, data
 
 
 def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, output: Path, force: bool) -> None:
@@ -61,10 +47,9 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
     ConfigError for an existing output (without `force`), DataError if a file cannot be read or written.
     """
     shard = load_shard(comm, dataset, "all", unlabelled=True)
-    columns = _ColumnSubset.from_features(features, dataset.n_features)
     with mpi.agreed(comm, f"reading {dataset.path}"):
         sizes, all_ones = np.zeros(shard.indptr.size - 1, np.int64), True
-        for first, row_sizes, _, data in columns.rows(shard):
+        for first, row_sizes, _, data in _reduced_rows(shard, features):
             sizes[first : first + row_sizes.size] = row_sizes
             all_ones = all_ones and bool((data == 1).all())
         dataset.check_unchanged()
@@ -89,7 +74,7 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
                 out.write(f"{name}/indices", int(entry), indices)
             position = int(first_value)
             out.write("X/indptr", shard.first_row + 1, position + np.cumsum(sizes))
-            for _, _, indices, data in columns.rows(shard):
+            for _, _, indices, data in _reduced_rows(shard, features):
                 out.write("X/indices", position, indices)
                 if not ones:
                     out.write("X/data", position, data)

@@ -16,9 +16,8 @@ from support.pubmed_records import AWKWARD, deletion, document, heading, listed,
 
 from hpcml import mpi
 from hpcml.conversion import pubmed
-from hpcml.conversion.pubmed import CHECK_TAGS
-from hpcml.conversion.pubmed_xml import entries
-from hpcml.conversion.records import BadRecords
+from hpcml.conversion.conversion import BadRecords
+from hpcml.conversion.pubmed import CHECK_TAGS, entries
 from hpcml.data.dataset import DataFile
 
 DATA = os.environ.get("HPCML_DATA")
@@ -270,8 +269,8 @@ def test_damaged_file_is_refused(tmp_path, case):
 PEAK = """
 import resource, sys
 from pathlib import Path
-from hpcml.conversion.pubmed_xml import entries
-from hpcml.conversion.records import BadRecords
+from hpcml.conversion.pubmed import entries
+from hpcml.conversion.conversion import BadRecords
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = peak()
 print(sum(1 for _ in entries(Path(sys.argv[1]), 1 << 20, BadRecords())), peak() - before)

@@ -13,9 +13,8 @@ from anndata.io import read_elem
 from scipy.spatial.distance import pdist
 from support.converted import check_refusal, converted
 
-from hpcml.conversion import synthetic_text as module
-from hpcml.conversion.synthetic import GENERATORS, make_points
-from hpcml.conversion.synthetic_text import SyntheticText, zipf_shares
+from hpcml.conversion import synthetic as module
+from hpcml.conversion.synthetic import GENERATORS, SyntheticText, make_points, zipf_shares
 from hpcml.data.dataset import DataFile
 from hpcml.rng import bits
 
@@ -146,7 +145,8 @@ def slow_row(corpus, row):
 
 def gathered(corpus, begin, end, **options):
     slabs = [
-        [part.copy() for part in (*slab.rows, slab.label_lengths, slab.labels)] for slab in corpus.slabs(begin, end, **options)
+        [part.copy() for part in (*values, label_lengths, labels)]
+        for values, label_lengths, labels in corpus.slabs(begin, end, **options)
     ]
     lengths, indices, data, label_lengths, labels = (np.concatenate(parts) for parts in zip(*slabs, strict=True))
     X = sp.csr_matrix((data, indices, np.r_[0, np.cumsum(lengths)]), shape=(end - begin, corpus.n_features))

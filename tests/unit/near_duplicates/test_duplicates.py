@@ -17,9 +17,8 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.near_duplicates import kernels
 from hpcml.near_duplicates import pairs as pairs_module
-from hpcml.near_duplicates.consistency import Consistency
 from hpcml.near_duplicates.pairs import Bands, choose_bands, feature_hashes, find_pairs, hash_functions
-from hpcml.near_duplicates.search import find_duplicates
+from hpcml.near_duplicates.search import Consistency, find_duplicates
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 
