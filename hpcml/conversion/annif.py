@@ -41,7 +41,6 @@ TEXT, SUBJECTS, NAME = "text", "subject_uris", "document_id"  # CSV columns; oth
 
 
 def find_files(folder: Path, encoding: str) -> list[tuple[str, int]]:
-    """Return (relative path, bytes), sorted, without hidden files."""
     try:
         codecs.lookup(encoding)
         b"a".decode(encoding)
@@ -136,7 +135,6 @@ def _string(value: dict[str, Any], key: str) -> str:
 
 
 def parse_key_file(text: str) -> list[tuple[str, str]]:
-    """A line is a label, or `<URI> TAB label`."""
     subjects = []
     for line in text.splitlines():
         values = [value.strip() for value in line.split("\t")]

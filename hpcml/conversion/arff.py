@@ -73,7 +73,6 @@ class Attribute(NamedTuple):
 
 
 def read_header(path: Path, max_line: int) -> tuple[list[Attribute], list[str], int]:
-    """Return the attributes, the names of the labels of MEKA's -C, and the byte at which the rows begin."""
     attributes: dict[str, Attribute] = {}
     n_labels, number, begin, is_data = 0, 0, 0, False
     with open_decompressed(path) as file:
@@ -201,7 +200,6 @@ def read_label_xml(path: Path) -> list[str]:
 
 
 def _label_attributes(task: Conversion, names: Sequence[str], relation_labels: list[str]) -> list[str]:
-    """Return the indicators of --label-xml or of the relation; none if options name the labels. Raises ConfigError, DataError."""
     (path,), xml, roles = task.inputs, task.options.label_xml, Roles.from_options(task.options, names)
     named_attributes = {name for _, name in roles.named_columns()}
     labels = [] if roles.labels or roles.indicators else relation_labels if xml is None else read_label_xml(xml)
@@ -309,7 +307,6 @@ def _decode(lines: Sequence[tuple[LineLocation, bytes]], attributes: Sequence[At
 
 
 def _plain_number(value: str) -> float:
-    """Reject underscores and digits of other scripts."""
     if "_" in value or not value.isascii():
         raise ValueError(value)
     return float(value)
@@ -323,7 +320,7 @@ def _as_number(value: Any) -> float:
 
 
 class _Expansion:
-    """The features of attributes: one for a number, one per value of a nominal attribute."""
+    """One feature for a number, one per value of a nominal attribute."""
 
     def __init__(self, path: Path, attributes: Sequence[Attribute], chosen: Sequence[str], known: Sequence[str]) -> None:
         """`known`: the features of --like; values declared only there are 0 in all rows."""

@@ -64,7 +64,6 @@ class BadRecords:
         return False
 
     def add(self, reason: object, location: object | None = None) -> None:
-        """Count a bad record; `location` None: the reason includes it. Raises EnoughBadRecords."""
         self.count += 1
         if len(self.messages) < MAX_LISTED:
             self.messages.append(str(reason) if location is None else f"{location}: {reason}")
@@ -121,7 +120,6 @@ class Like:
     renamed: dict[str, str] = field(default_factory=dict)  # old label name -> name in `label_names`
 
     def titles(self, size: int) -> list[str] | None:
-        """ "" for added labels."""
         return None if self.label_titles is None else self.label_titles + [""] * (size - len(self.label_titles))
 
 
@@ -146,14 +144,12 @@ class Conversion:
         return even_range(n, self.comm.rank, self.comm.size)
 
     def share_by_weight(self, weights: Sequence[int]) -> tuple[int, int]:
-        """Return this rank's range of consecutive items of about equal total weight: begin, end."""
         begin, end = bounds_by_weight(offsets(weights), self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
         return begin, end
 
 
 @contextmanager
 def reading(task: Conversion) -> Iterator[None]:
-    """Read records in the body; afterwards all ranks agree on bad records and errors. Collective, except for the body."""
     fatal: DataError | OptionError | None = None
     with mpi.agreed(task.comm, f"reading {task.input_name}"):
         try:
@@ -176,8 +172,6 @@ class Block:
 
 
 class LineLocation(NamedTuple):
-    """Numbers are from 0."""
-
     block: Block
     in_block: int
     on_rank: int
@@ -207,7 +201,7 @@ def error_location(location: object) -> Iterator[None]:
 
 @contextmanager
 def damage_errors(path: Path, errors: tuple[type[Exception], ...], problem: str) -> Iterator[None]:
-    """Turn errors of a library about a damaged file into a DataError. Errors of the operating system are raised unchanged."""
+    """Errors of the operating system are raised unchanged."""
     try:
         yield
     except DataError:

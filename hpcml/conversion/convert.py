@@ -103,7 +103,7 @@ def convert(
     task = Conversion(comm, source, files, options, log, files[0] if files else source, is_text, generator, bad=bad)
     if options.max_line_mb is not None:
         task = replace(task, max_line=options.max_line_mb << 20)
-    if options.test_share is not None and hasattr(module, "check_first"):
+    if options.test_share is not None and source == "jsonl":
         mpi.run_on_root(comm, f"reading {task.input_name}", lambda: module.check_first(task))
     return write_dataset(task, reader, output, force)
 
@@ -188,7 +188,6 @@ def _check_use(task: Conversion, part: Part, total: Mapping[str, int]) -> None:
 
 
 def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int], total: Mapping[str, int], ones: bool) -> None:
-    """`first`: the slabs of lower ranks come first. Collective."""
     comm, n_rows, doing = task.comm, total["rows"], f"writing {out.target}"
     widths = {"X": part.n_features} | {name: len(names) for name, names in part.labels.items()}
     slabs: dict[str, Slab] = {}

@@ -71,8 +71,6 @@ class Misreadings:
 
 
 class CsvReader:
-    """Reads rows from raw lines; `at` is the position after the last row."""
-
     def __init__(self, path: Path, raw: Iterable[bytes], begin: int, lines: int, dialect: Dialect, max_line: int) -> None:
         self.path, self.raw, self.at, self.row_begin, self.lines, self.max_line = path, raw, begin, begin, lines, max_line
         self.line, self.lines_read = lines + 1, lines  # first line of the row, from 1; newlines before byte `at`
@@ -197,7 +195,6 @@ def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int)
 
 
 def may_hold_rows(values: Sequence[str], delimiter: str) -> bool:
-    """Detect rows inside a quoted value. A delimiter before white space counts as a comma of a sentence."""
     last = len(values) - 1
     for column, value in enumerate(values):
         if "\n" in value and last and not any(delimiter + each in value for each in (" ", "\n", "\r")):

@@ -90,7 +90,6 @@ def parse_docstrings(module: str, code: bytes) -> Iterator[Docstring]:
 
 
 def flag_first_copies(comm: mpi.Comm, texts: list[str]) -> list[bool]:
-    """Only digests are sent. Collective over `comm`."""
     codes = b"".join(hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:DIGEST_BYTES] for text in texts)
     digests = np.frombuffer(codes, dtype=f"S{DIGEST_BYTES}")
     owners = np.frombuffer(codes, dtype=np.uint64)[:: DIGEST_BYTES // 8] % np.uint64(comm.size)

@@ -40,7 +40,6 @@ def _csr(matrix: Any, name: str) -> Any:
 
 
 def split_of_rows(splits: Sequence[str] | Mapping[str, ArrayLike] | None, n_rows: int) -> list[str] | None:
-    """Return the split of each row ("": none), given per row or as the rows (numbers or mask) of each split."""
     if splits is None or not isinstance(splits, Mapping):
         return None if splits is None else ["" if name is None else name for name in splits]
     split_names = [""] * n_rows
@@ -67,7 +66,6 @@ class Matrices(NamedTuple):
 
 
 def from_sparse(comm: mpi.Comm, matrices: Matrices, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
-    """Write this rank's rows after those of lower ranks. Collective over `comm`."""
     sources.check_options(sources.SPARSE, False, options)
     if matrices.splits is not None and options.test_share is not None:
         raise OptionError("test_share", options.test_share, "has no effect with", "splits")

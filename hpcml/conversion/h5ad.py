@@ -78,7 +78,6 @@ def _check_filters(part: h5py.Group | h5py.Dataset) -> None:
 
 
 def _describe(path: Path, options: ConvertOptions) -> tuple[AnnDataMatrix, list[str], str]:
-    """Return the matrix, the columns of obs, and the column of row names."""
     folder, name = ("raw", "X") if options.raw else ("obsm", options.obsm) if options.layer is None else ("layers", options.layer)
     matrix_path = "X" if name is None else f"{folder}/{name}"
     with _opened(path) as file:
@@ -131,7 +130,6 @@ def _column(file: h5py.File, table: str, name: str, begin: int = 0, end: int | N
 
 
 def _values(part: Any, begin: int = 0, end: int | None = None, n_rows: int | None = None) -> Any:
-    """Return an array of numbers, or a list with None for missing values."""
     if isinstance(part, h5py.Group):
         kind = _attribute(part, "encoding-type")
         if kind == "categorical":
@@ -152,7 +150,6 @@ def _values(part: Any, begin: int = 0, end: int | None = None, n_rows: int | Non
 
 
 def _decoded(codes: np.ndarray, categories: Any) -> list[Any]:
-    """A negative code is a missing value."""
     if codes.max(initial=-1) >= len(categories):
         raise ValueError(f"code {codes.max()}, but there are {len(categories)} categories")
     return [categories[code] if code >= 0 else None for code in codes.tolist()]

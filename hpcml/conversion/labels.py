@@ -36,7 +36,6 @@ MISSING = frozenset(("NA", "N/A", "<NA>", "NaN", "nan", "NaT", "None", "NULL", "
 
 
 def number_name(text: str) -> str | None:
-    """Return "3" for 3.0, "" for a fraction, None for other text."""
     if not NUMBER.fullmatch(text):
         return None
     number = Decimal(text)
@@ -78,8 +77,6 @@ def indicator_values(values: Any) -> np.ndarray:
 
 
 class LabelValues:
-    """The values of label columns on one rank. `names` returns the label names after the last row."""
-
     def __init__(self, as_text: bool = False, known: Collection[str] = (), at_once: bool = False) -> None:
         """`known`: labels of --like. `at_once`: names are needed while rows are read, because labels are also features."""
         self.as_text, self.known, self.at_once = as_text, frozenset(known), at_once
@@ -128,7 +125,6 @@ def missing_names(what: object, names: Collection[str]) -> str:
 
 
 def similar_names(what: object, names: Sequence[str]) -> str:
-    """Warn about names that differ only in case, Unicode form or number form."""
     seen: dict[str, str] = {}
     pairs = []
     for name in names:

@@ -40,8 +40,6 @@ ENTRIES = 1 << 16  # list entries per batch
 
 
 class Arrays(NamedTuple):
-    """The memory-mapped arrays of a .npz file by name, or the array of a .npy file, named ""."""
-
     path: Path
     of: dict[str, np.ndarray]
 

@@ -50,7 +50,7 @@ class NumberSlice(NamedTuple):
 
 
 def find_non_finite(values: np.ndarray) -> int:
-    """Return the position of the first number that is not a finite float32; -1 if there is none."""
+    """-1: all numbers are finite float32."""
     with np.errstate(invalid="ignore"):
         fit = np.abs(values) <= LARGEST
     return -1 if fit.all() else int(np.argmin(fit))
@@ -59,7 +59,7 @@ def find_non_finite(values: np.ndarray) -> int:
 def dense_blocks(
     take: Callable[[int, int], np.ndarray], rows: tuple[int, int], n_columns: int, zero: bool, describe: Describe
 ) -> Iterator[NumberSlice]:
-    """Yield rows begin..end of a dense array that `take` reads. `zero`: NaN is 0. Raises DataError with `describe`."""
+    """`zero`: NaN is 0. Raises DataError with `describe`."""
     step = max(1, VALUES // max(1, n_columns))
     for low in range(*rows, step):
         values = np.require(take(low, min(low + step, rows[1])), np.float64, "W")
@@ -75,7 +75,6 @@ def dense_blocks(
 
 
 def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, int]]:
-    """Yield ranges of at least one row with about this number of values."""
     begin, last = 0, indptr.size - 1
     while begin < last:
         end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + values, side="right")) - 1)
@@ -84,7 +83,7 @@ def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, 
 
 
 def csr_blocks(parts: Any, rows: tuple[int, int], n_columns: int, what: str, zero: bool) -> Iterator[NumberSlice]:
-    """Yield rows begin..end of a CSR matrix given by its arrays (no data: values 1). `zero`: NaN is 0. Raises DataError."""
+    """No data: values 1. `zero`: NaN is 0."""
     first_row, last_row = rows
     indptr = parts["indptr"][first_row : last_row + 1].astype(np.int64)
     size = min(parts[name].shape[0] for name in ("indices", "data") if name in parts)

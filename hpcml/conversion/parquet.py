@@ -89,7 +89,6 @@ def batches_of(
     others: list[str],
     hint: str = NAME_COLUMNS,
 ) -> Iterator[Batch]:
-    """Yield rows begin..end. `hint` is for a column without numbers."""
     from pyarrow import types
 
     ends = np.cumsum(file.groups)

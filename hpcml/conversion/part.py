@@ -49,8 +49,6 @@ class RowBuffer:
 
 
 class RowIds:
-    """This rank's row ids ("": none) and line numbers (from 0), in temporary files. Local."""
-
     def __init__(self, scratch: Path) -> None:
         self.ids, self.lines = DiskStrings(scratch), DiskArray(scratch, np.int64)
         self.lines_above = 0  # of this rank's, in the file
@@ -132,7 +130,7 @@ class LabelledRows:
         self.unlabelled = array("q", np.flatnonzero(unlabelled[flags]).tolist())
 
     def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the keys of the rows, and of their groups (None if no rank has any). Collective over `comm`."""
+        """Return keys of rows, and of groups (None if no rank has any). Collective over `comm`."""
         keys, id_keys, group_keys = (np.array(values, np.uint64) for values in (self.content_keys, self.id_keys, self.group_keys))
         if id_keys.size:
             keys = np.where(id_keys != 0, id_keys, keys)
@@ -142,7 +140,6 @@ class LabelledRows:
 
 
 def check_ids(task: Conversion, rows: LabelledRows) -> None:
-    """Log repeated ids, or raise DataError with --unique-ids. Collective."""
     comm, keys, row_ids = task.comm, np.array(rows.id_keys, np.uint64), rows.row_ids
     with_id = np.flatnonzero(keys)
     if task.options.unique_ids and not mpi.agreed_any(comm, bool(with_id.size)):
@@ -199,11 +196,7 @@ def make_part(
     columns: Sequence[str] | None = None,
     **about: Any,
 ) -> Part:
-    """Return rows as a part of a dataset; `about`: further attributes of `Part`. Collective.
-
-    `label_names` are the names of labels that were given by number; None: labels were given by name. `columns` are the labels of
-    all rows, in order; None: the labels that occur, sorted by code points if given by name.
-    """
+    """`columns`: the labels of all rows, in order; None: those that occur. `label_names`: labels are numbers. Collective."""
     comm, like = task.comm, task.like
     by_name = label_names is None
     names = rows.label_values.names(comm, rows.label_numbers) if by_name else [name.strip() for name in label_names]

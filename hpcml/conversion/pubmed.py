@@ -65,8 +65,6 @@ class Key(NamedTuple):
 
 
 class MeshHeading(NamedTuple):
-    """`major`: the heading or a qualifier is a major topic."""
-
     ui: str
     name: str
     major: bool
@@ -85,7 +83,7 @@ class Record(NamedTuple):
 
 
 def entries(path: Path, limit: int, bad: BadRecords) -> Iterator[Record | list[Key] | None]:
-    """Yield the entries of a file, without bad records; an entry has at most `limit` bytes. Raises ConfigError, DataError."""
+    """Yield the records, without bad ones, the keys of each deletion, and None for a book. An entry has at most `limit` bytes."""
     try:
         from lxml.etree import XMLPullParser, XMLSyntaxError
     except ImportError:
@@ -219,7 +217,7 @@ def record_key(pmid: int, version: int, deleted: bool = False) -> int:
 
 
 def is_latest(keys: np.ndarray) -> np.ndarray:
-    """Return flags of the keys (n, in order) that are the last record of the highest version and not deleted."""
+    """Flag the last record of the highest version of each PMID, unless it is deleted."""
     order = np.argsort(keys >> 1, kind="stable")
     ordered = keys[order]
     last = np.diff(ordered >> 1, append=-1) != 0
@@ -231,7 +229,6 @@ def is_latest(keys: np.ndarray) -> np.ndarray:
 
 
 def select_latest(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
-    """Return whether each record of this rank's keys is the latest. Collective over `comm`."""
     _, (total,) = mpi.exclusive_sum(comm, [keys.size])
     n_rounds = math.ceil(max(1, int(total)) / RANGE_KEYS / comm.size)
     flags = np.zeros(keys.size, dtype=bool)

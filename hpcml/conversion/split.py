@@ -22,12 +22,10 @@ from hpcml.rng import uniform
 
 
 def draw_test_rows(seed: int, share: float, keys: np.ndarray) -> np.ndarray:
-    """Return whether each row, by its key (`draw_keys`), is in a random test split of this expected share."""
     return uniform(seed, "split", keys) < share
 
 
 def check_split_name(name: str) -> str:
-    """Raise ValueError unless `--split` accepts the name."""
     if name in ("all", ".", "..") or "/" in name or "," in name:
         raise ValueError(f"split name {name!r} is not allowed; expected a name without / and comma, other than all")
     return name
@@ -44,8 +42,6 @@ def no_splits_error() -> OptionError:
 
 
 class RowSplits(NamedTuple):
-    """The names of the splits, and the number of each row's split (-1: none)."""
-
     names: list[str]
     split_of_row: np.ndarray
 
@@ -84,7 +80,6 @@ def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, ow
 def _apply_like_splits(
     task: Conversion, keys: np.ndarray, groups: np.ndarray | None, names: list[str], numbers: np.ndarray
 ) -> tuple[list[str], np.ndarray]:
-    """Return all split names and the number of each row's split. Collective."""
     comm, path = task.comm, task.options.like
     with mpi.agreed(task.comm, f"reading {task.input_name}"), DataFile(path) as dataset:
         like_names = dataset.split_names()

@@ -75,7 +75,6 @@ def zipf_law(size: int, exponent: float, shift: float) -> tuple[float, float, fl
 
 
 def zipf_shares(ranks: np.ndarray, size: int, exponent: float, shift: float) -> np.ndarray:
-    """Return the shares (float64) of these of `size` ranks; all shares add up to 1."""
     _, power, _, span, _ = zipf_law(size, exponent, shift)
     return np.diff(elementwise.power(np.stack([ranks, ranks + 1.0]) + shift, power), axis=0)[0] / span
 
@@ -120,7 +119,6 @@ class SyntheticText:
         return (ranks * factor + offset) % size
 
     def row_shares(self, ranks: np.ndarray, brought: np.ndarray | float = 0.0) -> np.ndarray:
-        """Return the expected shares of rows with words that labels cause `brought` times per row."""
         shares = zipf_shares(ranks, self.n_features, EXPONENT, SHIFT)
         return 1 - elementwise.exp(-np.asarray(brought)) / np.square(1 + shares * MEAN_WORDS)
 
@@ -201,8 +199,6 @@ def read_text(task: Conversion) -> Part:
 
 
 class Points(NamedTuple):
-    """Coordinates (float64, exact in float32), and whether each point is positive."""
-
     x: np.ndarray
     y: np.ndarray
     positive: np.ndarray

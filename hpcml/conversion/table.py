@@ -101,11 +101,7 @@ class Roles:
 
 
 class Batch(NamedTuple):
-    """Some rows: the values of each column with a role, and `locate`, which names a row in messages.
-
-    Feature columns are float64 arrays with NaN for missing values, and indicator columns may be; other columns are lists of
-    strings, numbers, booleans, lists of these, and None.
-    """
+    """Feature columns are float64 arrays, NaN: missing; indicator columns may be; other columns are lists of values and None."""
 
     n_rows: int
     columns: dict[str, Any]
@@ -119,7 +115,7 @@ class Batch(NamedTuple):
         return Batch(end - begin, columns, lambda row: self.locate(begin + row), self.file)
 
     def numbers(self, names: Sequence[str], zero: bool = False, *advice: str) -> Iterator[NumberSlice]:
-        """Yield the rows of these numeric columns; `zero`: NaN is 0. Raises DataError with location, column and `advice`."""
+        """`zero`: NaN is 0. Raises DataError with `advice`."""
 
         def take(begin: int, end: int) -> np.ndarray:
             return np.stack([self.columns[name][begin:end] for name in names], axis=1)
@@ -166,8 +162,6 @@ def choose_features(
 
 
 class RowNumberSearch:
-    """Searches for columns that number or identify rows. Inactive with --features and --like."""
-
     def __init__(self, task: Conversion, roles: Roles, names: Sequence[str]) -> None:
         self.all = () if roles.features or task.like is not None else tuple(names)
         self.pieces: list[tuple[int, int]] = []  # file and number of rows of each batch
@@ -302,9 +296,7 @@ def _add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], roles:
 
 
 def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions, by_number: bool = False) -> None:
-    """Append labels (unless given by number), ids, splits and groups of a batch. Raises DataError before anything is appended, and
-    OSError.
-    """
+    """Raises DataError before anything is appended."""
     labels, ids, splits, groups = _described(rows, batch, roles, options)
     splits, groups = splits if roles.split is not None else [], groups if roles.group is not None else []
     rows.describe(None if by_number else labels, ids, splits, groups=groups)
@@ -347,7 +339,6 @@ def _described(
 
 
 def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None, values: LabelValues) -> list[str] | None:
-    """None: all cells are empty. An empty list is not an empty cell."""
     label_keys: list[str] = []
     has_list = False
     for name in columns:

@@ -58,7 +58,6 @@ class _Words(dict):
 
 
 def tokenize(value: str, whole: bool, find: Callable[[str, int, int], list[str]]) -> Iterator[list[str]]:
-    """Yield the tokens of a value in pieces: the value itself if it is `whole`, otherwise the matches of `find`."""
     if whole:
         yield [" ".join(value.split())] if value.strip() else []
         return
@@ -145,7 +144,6 @@ class Corpus(LabelledRows):
             self.close_block()
 
     def close_block(self, is_last: bool = False) -> None:
-        """Write the block and, if the run is large or `is_last`, the words of the run."""
         if self.lengths:
             tokens = np.frombuffer(bytes(self.tokens), dtype=TOKEN)
             self.blocks.append(TokenBlock(np.array(self.lengths, dtype=np.int64), tokens, len(self.runs.bounds) - 1))
@@ -162,7 +160,6 @@ class Corpus(LabelledRows):
             self.in_run = False
 
     def keep(self, flags: np.ndarray) -> None:
-        """Keep the flagged documents and end the last run."""
         self.close_block(is_last=True)
         if flags.all():
             return
@@ -250,7 +247,7 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
 
 
 def _count_blocks(corpus: Corpus, settings: TextSettings, with_dropped: bool) -> tuple[DiskTuples[TermCounts], int]:
-    """Return the term counts of each block and the number of words missing from the vocabulary (0 unless `with_dropped`)."""
+    """Also return the number of words missing from the vocabulary (0 unless `with_dropped`)."""
     counted, dropped = DiskTuples(corpus.scratch, TermCounts), 0
     run, word_ids_of_run = -1, np.zeros(0, dtype=np.int64)  # word number in the run -> word id in the vocabulary
     for block in corpus.blocks:
@@ -279,11 +276,7 @@ def count_terms(block: TokenBlock, word_ids: np.ndarray, width: int, pairs: bool
 
 
 def weigh_terms(settings: TextSettings, block: TermCounts) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return features per row, features and their weights (None: 1) of a block.
-
-    Weights are log(tf + 1)·idf with unit length per row: computed in float64, with squares added by column, then rounded to
-    float32.
-    """
+    """Weights are computed in float64, with squares added by column, then rounded to float32. No weights: 1."""
     known = settings.vocabulary.keys
     positions = np.minimum(np.searchsorted(known, block.keys), known.size - 1)
     is_known = known[positions] == block.keys if known.size else np.zeros(block.keys.size, dtype=bool)

@@ -37,8 +37,6 @@ LONGEST = 1 << 14  # characters of all fields, limited by the HDF5 attribute
 
 
 class Field(NamedTuple):
-    """A key of a document, the tag of its features, and whether its values are features as a whole."""
-
     name: str
     tag: str
     whole: bool = False
@@ -80,11 +78,7 @@ def as_texts(fields: Sequence[Field]) -> tuple[str, str]:
 
 @dataclass(eq=False)
 class Vocabulary:
-    """The features of a text dataset as strings (`len`, slices): words and sorted keys (d, int64).
-
-    Words are in code-point order, and in a temporary file if there are no pairs. With `tagged`, they end with the tag of their
-    field.
-    """
+    """Words in code-point order, on disk without pairs, and sorted keys (d, int64). `tagged`: words end with a field tag."""
 
     words: Strings
     keys: np.ndarray
@@ -114,7 +108,7 @@ class Vocabulary:
 
 @dataclass
 class TextSettings:
-    """How words become values, for `--like`; `idf` (d) is None for binary values."""
+    """`idf` (d) is None for binary values."""
 
     vocabulary: Vocabulary
     pairs: bool
@@ -203,17 +197,15 @@ def make_vocabulary(names: Sequence[str], fields: tuple[Field, ...] = PLAIN, hea
 
 
 def pack(terms: list[bytes]) -> np.ndarray:
-    """Return terms as one array of bytes."""
     return np.frombuffer(_SEPARATOR.join(terms), dtype=np.uint8)
 
 
 def unpack(packed: np.ndarray) -> list[bytes]:
-    """No term is empty."""
     return packed.tobytes().split(_SEPARATOR) if packed.size else []
 
 
 def merge_terms(comm: mpi.Comm, terms: Iterable[str]) -> list[str]:
-    """Return the distinct terms of all ranks (not empty, no NUL) in code-point order. Collective over `comm`."""
+    """Terms are not empty and have no NUL; the result is in code-point order. Collective over `comm`."""
     parts: list[list[bytes]] = [[] for _ in range(comm.size)]
     for code in (term.encode() for term in terms):
         parts[zlib.crc32(code) % comm.size].append(code)

@@ -45,7 +45,6 @@ class Bands(NamedTuple):
     size: int
 
     def recall(self, similarity: float) -> float:
-        """Return the probability that two rows of this similarity are compared."""
         return 1.0 if similarity >= 1 else 1 - power(1 - power(similarity, float(self.size)), float(self.number))
 
 
@@ -78,8 +77,6 @@ def hash_functions(bands: Bands) -> tuple[np.ndarray, np.ndarray]:
 
 
 class SharedRows:
-    """The rows of a split on all ranks, by position in the split."""
-
     def __init__(self, comm: mpi.Comm, shard: Shard) -> None:
         self.comm, self.shard = comm, shard
         self.bounds = offsets(comm.allgather(shard.n_local))
@@ -91,7 +88,7 @@ class SharedRows:
         return self.shard.rows[positions - self.shard.first_local]
 
     def fetch(self, positions: np.ndarray, indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows at ascending positions as CSR arrays. Collective over the ranks."""
+        """Positions are ascending. Collective."""
         routing = Routing(self.comm, self.owner_ranks(positions))
         requested = routing.send(positions)
         with mpi.agreed(self.comm, "reading rows to compare"):
@@ -124,7 +121,7 @@ class PairSearch:
         self.n_limited = 0
 
     def compare_bucket(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
-        """Compare rows with equal keys; return whether each is the first row of its bucket. Collective over the ranks."""
+        """Return whether each row is the first of its bucket. Collective."""
         routing = Routing(self.comm, (keys % np.uint64(self.comm.size)).astype(np.int64))
         keys, positions = routing.send(keys), routing.send(positions)
         with mpi.agreed(self.comm, "sorting rows into buckets"):
@@ -144,7 +141,6 @@ class PairSearch:
         return routing.answer(is_first).astype(bool)
 
     def add_similar(self, codes: np.ndarray) -> None:
-        """Add the similar pairs among `codes`, compared on the ranks of their first rows. Collective over the ranks."""
         codes = Routing(self.comm, self.rows.owner_ranks(codes // max(1, self.shard.n_global))).send(codes)
         with mpi.agreed(self.comm, "removing known pairs"):
             codes = np.setdiff1d(codes, self.codes)  # each once, ascending

@@ -70,11 +70,7 @@ class Consistency:
 
 
 def measure_consistency(comm: mpi.Comm, shard: Shard, pairs: Pairs, unlabelled: np.ndarray) -> tuple[Consistency, PairLabels]:
-    """Return the consistency of labels over all pairs, and the labels of this rank's pairs. Collective over `comm`.
-
-    Of the pairs of a row with earlier rows, only the most similar counts (the last of equal ones), so a group of equal rows counts
-    once per row. Pairs with `unlabelled` rows (positions in the split) do not count.
-    """
+    """Per row, only the pair with the most similar earlier row (the last of equal ones) counts. Collective over `comm`."""
     rows, n_labels = SharedRows(comm, shard), shard.n_labels
     counted = _flag_best_pairs(rows, pairs, ~(np.isin(pairs.first, unlabelled) | np.isin(pairs.other, unlabelled)))
     with mpi.agreed(comm, "allocating label counts"):
@@ -210,9 +206,6 @@ class Duplicates(ReportedResult):
 
 
 def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: float, output: Path | None, log: Log) -> Duplicates:
-    """Return the pairs of rows with at least this similarity and the consistency of labels. Collective over `comm`. Raises
-    ConfigError, DataError.
-    """
     begin = time.monotonic()
     bands = choose_bands(similarity)
     shard = load_shard(comm, dataset, split, unlabelled=True)

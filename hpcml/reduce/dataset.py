@@ -41,11 +41,7 @@ def _reduced_rows(shard: Shard, features: np.ndarray) -> Iterator[tuple[int, np.
 
 
 def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, output: Path, force: bool) -> None:
-    """Write the dataset with only these features (k) to `output`. Collective over `comm`.
-
-    All rows, names, unknown labels, row ids, splits, row numbers and text settings (but see `can_convert_text`) are kept. Raises
-    ConfigError for an existing output (without `force`), DataError if a file cannot be read or written.
-    """
+    """Keep everything but the other features; for texts see `can_convert_text`. Collective over `comm`."""
     shard = load_shard(comm, dataset, "all", unlabelled=True)
     with mpi.agreed(comm, f"reading {dataset.path}"):
         sizes, all_ones = np.zeros(shard.indptr.size - 1, np.int64), True
@@ -117,5 +113,5 @@ def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int
 
 
 def can_convert_text(dataset: DataFile) -> bool:
-    """Return whether other text can be converted to the same features. Not if rows had unit length with all features."""
+    # weighted rows had unit length with all features
     return "text" in dataset.file and "idf" not in dataset.file["text"]

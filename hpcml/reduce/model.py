@@ -53,9 +53,7 @@ class SeenFeatures:
         return cls(model, np.array(features), u, v)
 
     def importance(self, labels: np.ndarray, over: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return I_j = |u_j − v_j| (n_features), the max or the mean (weighted by positive rows) over `labels`, and flags of seen
-        features. Raises DataError.
-        """
+        """Return I_j = |u_j − v_j| (n_features), max or mean (by positive rows) over `labels`, and flags of seen features."""
         out, total = np.zeros(self.features.size), int(self.model.labels["n_positive"][labels].sum())
         for label in labels.tolist():
             differences = np.abs(self.positive[label, 1:] - self.negative[label, 1:])
@@ -69,17 +67,12 @@ class SeenFeatures:
 
 
 def reduce_model(comm: mpi.Comm, weights: SeenFeatures, features: np.ndarray, output: Path, force: bool) -> None:
-    """Write the model with only these features (ascending, seen) to `output`. Collective over `comm`.
-
-    The model is for the same data; other features count as unseen. Raises ConfigError for an existing output (without `force`),
-    DataError if a file cannot be read or written.
-    """
+    """`features` are ascending and seen; other features count as unseen. Collective over `comm`."""
     with temporary_path(comm, output, force, [weights.model.path]) as temporary:
         mpi.run_on_root(comm, f"writing {output}", lambda: _write(weights, features, temporary, output))
 
 
 def _write(weights: SeenFeatures, features: np.ndarray, temporary: Path, output: Path) -> None:
-    """Copy all groups and datasets of the model, reduced where they are per feature."""
     model, path, width = weights.model, weights.model.path, weights.features.size + 1
     in_state = np.concatenate([[0], np.searchsorted(weights.features, features) + 1])  # keep the bias
     W_columns, new = np.unique(model.columns[features], return_inverse=True)

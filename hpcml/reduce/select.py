@@ -70,7 +70,7 @@ def _count_features(shard: Shard, rows: np.ndarray, out: np.ndarray) -> None:
 
 
 class RowsByLabel:
-    """The positions in `shard.rows` of the rows with each label: 4 bytes per label of a row."""
+    """Positions in `shard.rows` of the rows with each label: 4 bytes per label of a row."""
 
     def __init__(self, shard: Shard) -> None:
         self.shard, counts = shard, np.zeros(shard.n_labels, np.int64)
@@ -81,7 +81,6 @@ class RowsByLabel:
         transpose(begins, ends, shard.y_indices, None, 0, self.ends[:-1].copy(), self.rows, None)
 
     def count_both(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows with each of `labels` (B) and each feature (B × d), and with each label (B). Local."""
         both = np.zeros((labels.size, self.shard.n_features), np.int64)
         for label, counts in zip(labels, both, strict=True):
             _count_features(self.shard, self.shard.rows[self.rows[self.ends[label] : self.ends[label + 1]]], counts)
@@ -123,8 +122,6 @@ def feature_scores(comm: mpi.Comm, shard: Shard, labels: np.ndarray, score: Scor
 
 @dataclass
 class Selected(ReportedResult):
-    """The selected features (k, ascending), their scores, and whether they come from the top or the bottom (efs)."""
-
     by: str
     features: np.ndarray
     scores: np.ndarray  # (k)
@@ -148,10 +145,7 @@ class Selected(ReportedResult):
 
 
 def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool, log: Log) -> str:
-    """Write the dataset or model `path` with selected features to `output`; return a report. Collective over `comm`.
-
-    Raises ConfigError for invalid options and existing outputs (without `force`), DataError for files.
-    """
+    """Write the dataset or model `path` with selected features; return a report. Collective over `comm`."""
     options.validate()
     path, output = Path(path), Path(output)
     list_path = options.list or output.with_name(f"{output.stem}.features.csv")
@@ -248,7 +242,6 @@ def _choose_of_dataset(comm: mpi.Comm, dataset: DataFile, options: SelectOptions
 
 
 def _features_like(dataset: DataFile, like: Path) -> np.ndarray:
-    """Return the numbers of the features of a reduced dataset, in its order, or of a list, ascending. Raises DataError."""
     if like.suffix.lower() == ".csv":
         numbers, names = _read_list(like)
         if not any(names) or "feature_names" not in dataset.file:

@@ -8,7 +8,7 @@ from support import make
 from support.converted import convert_on, converted_alike
 
 from hpcml import mpi
-from hpcml.conversion import bioasq
+from hpcml.conversion import jsonl
 from hpcml.data.dataset import DataFile
 from hpcml.errors import DataError
 from hpcml.evaluation.bioasq import evaluate_bioasq
@@ -29,7 +29,7 @@ def written(comm, path, text):
 
 @pytest.mark.parametrize("limit", [0, 1 << 20])
 def test_articles(comm, mpi_tmp_path, monkeypatch, limit):
-    monkeypatch.setattr(bioasq, "WHOLE_BYTES", limit)
+    monkeypatch.setattr(jsonl, "WHOLE_BYTES", limit)
     articles = [{"pmid": k, "title": f"word{k % 5} other{k % 3}", "meshMajor": [f"H{k % 4}", "H9"]} for k in range(23)]
     text = '{"articles":[\n' + ",\n".join(map(json.dumps, articles)) + "]}\n"
     source = written(comm, mpi_tmp_path / "in.json", text)

@@ -10,7 +10,7 @@ import support.training as training
 from support.converted import check_refusal, converted, label_sets, made, strings
 
 from hpcml import mpi
-from hpcml.conversion import bioasq
+from hpcml.conversion import jsonl
 from hpcml.conversion.docstrings import find_modules, flag_first_copies, parse_docstrings
 from hpcml.data.dataset import DataFile
 from hpcml.errors import DataError
@@ -131,7 +131,7 @@ def expected(tmp_path):
 @pytest.mark.parametrize("layout", [*LAYOUTS, *WHOLE, "gz"])
 @pytest.mark.parametrize("limit", [0, 1 << 25])
 def test_layout_does_not_matter(tmp_path, expected, layout, limit, monkeypatch):
-    monkeypatch.setattr(bioasq, "WHOLE_BYTES", limit)
+    monkeypatch.setattr(jsonl, "WHOLE_BYTES", limit)
     content = gzip.compress(LINES.encode()) if layout == "gz" else (LAYOUTS | WHOLE)[layout]
     if not limit and layout in WHOLE:
         with pytest.raises(DataError, match="line 1"):
@@ -142,7 +142,7 @@ def test_layout_does_not_matter(tmp_path, expected, layout, limit, monkeypatch):
 
 @pytest.mark.parametrize("limit", [0])
 def test_test_documents_and_identifiers(tmp_path, limit, monkeypatch):
-    monkeypatch.setattr(bioasq, "WHOLE_BYTES", limit)
+    monkeypatch.setattr(jsonl, "WHOLE_BYTES", limit)
     (tmp_path / "terms").write_text("Fruit=D7\nTrees=D1\n")
     train = make_bioasq(tmp_path, LINES, descriptors=tmp_path / "terms")
     assert parts(train)[2:4] == (["D7", "Trees, Old"], ["Fruit", ""])
@@ -165,7 +165,7 @@ def test_test_documents_and_identifiers(tmp_path, limit, monkeypatch):
     ],
 )
 def test_bad_input_is_refused_with_its_line(tmp_path, limit, change, location, monkeypatch):
-    monkeypatch.setattr(bioasq, "WHOLE_BYTES", limit)
+    monkeypatch.setattr(jsonl, "WHOLE_BYTES", limit)
     with pytest.raises(DataError, match=rf"in\.bioasq: {location}"):
         make_bioasq(tmp_path, change(LINES))
     assert not (tmp_path / "out.h5").exists()
