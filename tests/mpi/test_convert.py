@@ -15,7 +15,6 @@ from hpcml.conversion import text as text_module
 from hpcml.conversion.docstrings import flag_first_copies
 from hpcml.conversion.split import split
 from hpcml.data.info import format_info, info
-from hpcml.errors import ConfigError
 from hpcml.files import lines as lines_module
 from hpcml.log import Log
 from hpcml.mpi import self_comm
@@ -95,7 +94,8 @@ def test_same_bytes_on_any_number_of_ranks(comm, mpi_tmp_path, case, monkeypatch
     monkeypatch.setattr(convert_module, "NAME_CHUNK", 7)
     monkeypatch.setattr(text_module, "BLOCK_TOKENS", 50)
     monkeypatch.setattr(text_module, "RUN_WORDS", 40)
-    monkeypatch.setattr(merging_module, "RANGE_WORDS", 16)
+    for name, size in {"RANGE_WORDS": 16, "CHUNK_WORDS": 3, "SAMPLE": 2, "RUN_KEYS": 20, "RANGE_KEYS": 16}.items():
+        monkeypatch.setattr(merging_module, name, size)
     source, text, options = CASES[case]
     report, path = both(comm, source, [write(comm, mpi_tmp_path / "in", text)], mpi_tmp_path, **options)
     found = info(comm, path, [1, 2, 50])
@@ -141,28 +141,6 @@ def test_docstrings_of_a_few_modules(comm, mpi_tmp_path, monkeypatch):
         ids = list(file["row_ids"].asstr())
         assert len(set(ids)) == len(ids) == report.rows
         assert file.attrs["source"] == "docstrings"
-
-
-BAD = {
-    "bad last line": ("svmlight", svmlight_text(3, 40, False) + "1 0:1\n", r"in: line 41: "),
-    "bad line in the middle": ("svmlight", "1 1:1\n" * 20 + "1 2:1 1:1\n" + "1 1:1\n" * 20, r"in: line 21: "),
-    "two bad lines": ("svmlight", "1 1:1\n" * 7 + "x\n" + "1 1:1\n" * 20 + "y\n", r"in: "),
-    "bad document": ("jsonl", documents_text(30) + "{]\n" + documents_text(3), r"in: line 31: "),
-    "no label": ("svmlight", "1:1\n" * 9, r"in: no label"),
-    "empty": ("jsonl", "", r"in: the file is empty"),
-}
-
-
-def test_splits_of_the_input_with_test_share(comm, mpi_tmp_path):
-    with_splits = [json.dumps({"text": f"a{n} b", "labels": ["x"], "split": "dev"}) for n in range(30)]
-    text = "\n".join([json.dumps({"text": "first"}), "{", *with_splits, "{"])
-    path = write(comm, mpi_tmp_path / "in", text)
-    with pytest.raises(ConfigError, match="--test-share") as caught:
-        convert_on(comm, "jsonl", [path], mpi_tmp_path / "out.h5", test_share=0.3)
-    assert len(set(comm.allgather(str(caught.value)))) == 1
-    assert [entry.name for entry in mpi_tmp_path.iterdir()] == ["in"]
-    comm.Barrier()
-    converted_alike(comm, "jsonl", [path], mpi_tmp_path, test_share=0.3, ignore_splits=True, skip_bad=2)
 
 
 def test_first_of_equal_texts_over_ranks(comm):

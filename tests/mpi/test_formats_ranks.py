@@ -206,6 +206,10 @@ L = {"labels": ("l",)}
 IDS = L | {"id": "a", "features": ("a",), "unique_ids": True}
 HEAD = "@relation r\n@attribute a numeric\n@attribute l {x,y}\n@data\n"
 BAD = {  # source, how to write the input, options, words of the error
+    "svmlight": ("svmlight", text("1 1:1\n" * 20 + "1 2:1 1:1\n" + "1 1:1\n" * 20), {}, "in: line 21: "),
+    "svmlight without labels": ("svmlight", text("1:1\n" * 9), {}, "in: no label"),
+    "jsonl": ("jsonl", text('{"text": "a", "labels": ["x"]}\n' * 30 + "{]\n"), {}, "in: line 31: "),
+    "jsonl empty": ("jsonl", text(""), {}, "in: the file is empty"),
     "csv column": ("csv", text(ROWS), {"labels": ("m",)}, "--labels m"),
     "csv number": ("csv", text(ROWS + "one,x\n" + ROWS[4:]), L, "line 32: column 'a'"),
     "csv short": ("csv", text(ROWS + "3\n"), L, "line 32"),

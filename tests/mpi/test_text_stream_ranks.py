@@ -96,12 +96,3 @@ def test_predictions_are_the_same_bytes(comm, source, model, mpi_tmp_path, monke
         assert comm.bcast(output.read_bytes() if comm.rank == 0 else None) == reference.read_bytes()
     with pytest.raises(ConfigError, match="exists already"):
         predict_text(comm, Model(model), source, output, False, Log(1))
-
-
-def test_an_error_leaves_no_file(comm, model, mpi_tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "BLOCK_BYTES", 200)
-    make.by_one_rank(comm, lambda: (mpi_tmp_path / "bad.svm").write_bytes(text(4, 50)))
-    with pytest.raises(DataError, match=r"bad\.svm: line 53: "):
-        predict_text(comm, Model(model), mpi_tmp_path / "bad.svm", mpi_tmp_path / "out.csv", True, Log(1))
-    comm.Barrier()
-    assert sorted(path.name for path in mpi_tmp_path.iterdir()) == ["bad.svm", "model.h5"]

@@ -11,7 +11,7 @@ from support.converted import check_refusal, converted, label_sets, made, string
 
 from hpcml import mpi
 from hpcml.conversion import jsonl
-from hpcml.conversion.docstrings import find_modules, flag_first_copies, parse_docstrings
+from hpcml.conversion.docstrings import find_modules, parse_docstrings
 from hpcml.data.dataset import DataFile
 from hpcml.errors import DataError
 from hpcml.log import Log
@@ -245,8 +245,3 @@ def test_installed_modules_are_found_once_and_without_tests():
     assert modules == sorted(set(modules))
     assert {"ast", "email.message", "numpy", "scipy.sparse", "sklearn.linear_model", "h5py", "numba.core.types"} <= set(modules)
     assert not any({"tests", "test", "site-packages"} & set(module.split(".")) for module in modules)
-
-
-def test_only_the_first_of_equal_texts_is_kept():
-    assert flag_first_copies(mpi.self_comm(), ["a", "b", "a", "\ud800", "b", "c"]) == [True, True, False, True, False, True]
-    assert flag_first_copies(mpi.self_comm(), []) == []

@@ -90,11 +90,6 @@ def test_bad_options_are_refused(tmp_path):
     check_refusal(lambda: make(tmp_path, "cirkle", rows=3), "'circle'")
 
 
-def test_points_without_a_positive_one_are_refused(tmp_path):
-    seed = next(seed for seed in range(99) if not make_points("circle", seed, ROWS[:1]).positive.any())
-    check_refusal(lambda: make(tmp_path, "circle", rows=1, seed=seed), "--rows")
-
-
 MASK = 2**64 - 1
 N = 8_000
 SIZES = {"features": ("500",), "labels": ("100",)}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_selection import chi2, mutual_info_classif
 from support.converted import check_refusal
-from support.edits import attributes, edit, entry
+from support.edits import edit, entry
 from support.make import dataset, random_data
 from support.make import model as linear_model
 from support.tables import table
@@ -282,19 +282,6 @@ def test_labels_of_a_model(tmp_path):
         kept = select_extremal(importance, state.seen, 9, 0.9)
         assert np.flatnonzero(Model(tmp_path / f"{name}.h5").factors).tolist() == kept.tolist()
     check_refusal(lambda: run(tmp_path / "model.h5", tmp_path / "no.h5", features=9, label=("lable2",)), "'label2'")
-
-
-def test_feature_names_of_a_model_come_from_its_data(tmp_path):
-    X, Y = sparse_data()
-    winnow_model(tmp_path / "model.h5", X, Y)
-    names = [f"word {j}" for j in range(30)]
-    run(tmp_path / "model.h5", tmp_path / "few.h5", features=4)
-    assert {row["name"] for row in table(tmp_path / "few.features.csv")} == {""}
-    data = dataset(tmp_path / "other.h5", X, Y, names)
-    check_refusal(lambda: run(tmp_path / "model.h5", tmp_path / "few.h5", True, features=4, data=data), "other.h5")
-    edit(data, attributes({"vocabulary": "width:30"}))
-    run(tmp_path / "model.h5", tmp_path / "few.h5", True, features=4, data=data)
-    assert all(row["name"] == names[int(row["feature"])] for row in table(tmp_path / "few.features.csv"))
 
 
 def test_unsuitable_models_are_refused(tmp_path):
