@@ -32,8 +32,7 @@ from hpcml.methods.online.live import n_largest, select_extremal
 from hpcml.methods.online.options import OnlineOptions
 from hpcml.model.open import kind_of, model_file
 from hpcml.partition import even_bounds, offsets
-from hpcml.reduce.dataset import can_convert_text, reduce_dataset
-from hpcml.reduce.model import SeenFeatures, reduce_model
+from hpcml.reduce.files import SeenFeatures, can_convert_text, reduce_dataset, reduce_model
 from hpcml.reduce.select_options import DATASET, EFS, MODEL, NAMES, P, SelectOptions
 
 Score = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]

@@ -9,7 +9,7 @@ from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
-from hpcml.reduce.dataset import reduce_dataset
+from hpcml.reduce.files import reduce_dataset
 from hpcml.reduce.select import select
 from hpcml.reduce.select_options import SelectOptions
 

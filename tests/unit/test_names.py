@@ -31,8 +31,7 @@ from hpcml.files.untrusted import read_strings
 from hpcml.log import Log, Progress, named, say, visible
 from hpcml.methods.linear.solver import History
 from hpcml.methods.online import run as online
-from hpcml.near_duplicates.pairs import Bands, Pairs
-from hpcml.near_duplicates.search import Consistency, Duplicates, PairLabels, _write_pairs
+from hpcml.near_duplicates.search import Bands, Consistency, Duplicates, PairLabels, Pairs, _write_pairs
 from hpcml.prediction.table import RowLabels, TextTable
 from hpcml.reduce import select
 from hpcml.run.folder import to_toml

@@ -21,7 +21,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.info import info
 from hpcml.data.labels import all_label_names, load_shard_with_unknown
 from hpcml.errors import ConfigError, DataError
-from hpcml.reduce.dataset import reduce_dataset
+from hpcml.reduce.files import reduce_dataset
 
 X = [2.5, 0.5, 7.0, 1.5]  # not a row number
 FORMATS = ["csv", "tsv", "parquet", "h5ad", "npz", "arff", "frame", "sparse"]

@@ -16,9 +16,16 @@ from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.near_duplicates import kernels
-from hpcml.near_duplicates import pairs as pairs_module
-from hpcml.near_duplicates.pairs import Bands, choose_bands, feature_hashes, find_pairs, hash_functions
-from hpcml.near_duplicates.search import Consistency, find_duplicates
+from hpcml.near_duplicates import search as pairs_module
+from hpcml.near_duplicates.search import (
+    Bands,
+    Consistency,
+    choose_bands,
+    feature_hashes,
+    find_duplicates,
+    find_pairs,
+    hash_functions,
+)
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 

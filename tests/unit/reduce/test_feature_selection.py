@@ -24,7 +24,7 @@ from hpcml.log import Log
 from hpcml.methods.online.live import select_extremal
 from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
-from hpcml.reduce import dataset as reduction
+from hpcml.reduce import files as reduction
 from hpcml.reduce import select as counting
 from hpcml.reduce.select import SCORES, feature_scores, select
 from hpcml.reduce.select_options import SelectOptions
