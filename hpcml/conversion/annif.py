@@ -137,9 +137,8 @@ def _string(value: dict[str, Any], key: str) -> str:
 def parse_key_file(text: str) -> list[tuple[str, str]]:
     subjects = []
     for line in text.splitlines():
-        values = [value.strip() for value in line.split("\t")]
         uri, label = "", ""
-        for value in values:
+        for value in map(str.strip, line.split("\t")):
             if value.startswith("<") and value.endswith(">"):
                 uri = strip_brackets(value)
             elif value:

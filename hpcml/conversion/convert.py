@@ -147,7 +147,22 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
         first, total = (dict(zip(sizes, counts.tolist(), strict=True)) for counts in mpi.exclusive_sum(comm, sizes.values()))
         ones = not mpi.agreed_any(comm, others)
 
-        _check_use(task, part, total)
+        if total["rows"] == 0:
+            raise DataError(f"{task.input_name}: no rows; expected at least one")
+        if total["Y"] == 0 and task.like is None:
+            by_columns = task.source in SOURCES and "labels" in SOURCES[task.source].options and not options.labels
+            hint = "name the label columns with --labels" if by_columns else "use --like with a labelled dataset"
+            hint = "increase --rows" if task.generator else hint
+            raise DataError(f"{task.input_name}: no label in any row; expected at least one (or {hint})")
+        if total["X"] == 0:
+            task.log(f"warning: {task.input_name}: no row has any feature, so nothing can be trained or predicted")
+        for separator in ";|" if options.label_separator is None and options.labels else "":
+            if names := [name for name in part.labels["Y"] if separator in name]:
+                task.log(
+                    f"warning: {plural(len(names), 'label')} such as {named(names[0])!r} may be several labels separated by "
+                    f"{separator!r}; if so, use --label-separator '{separator}'"
+                )
+                break
         size = f"{plural(part.n_features, 'feature')} × {plural(len(names), 'label')}"
         task.log.detail(f"{output}: writing {plural(total['rows'], 'row')} × {size}")
         _write(task, out, part, first, total, ones)
@@ -165,26 +180,6 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
         skipped_records=task.bad.skipped,
         seconds=time.monotonic() - begin,
     )
-
-
-def _check_use(task: Conversion, part: Part, total: Mapping[str, int]) -> None:
-    options = task.options
-    if total["rows"] == 0:
-        raise DataError(f"{task.input_name}: no rows; expected at least one")
-    if total["Y"] == 0 and task.like is None:
-        by_columns = task.source in SOURCES and "labels" in SOURCES[task.source].options and not options.labels
-        hint = "name the label columns with --labels" if by_columns else "use --like with a labelled dataset"
-        hint = "increase --rows" if task.generator else hint
-        raise DataError(f"{task.input_name}: no label in any row; expected at least one (or {hint})")
-    if total["X"] == 0:
-        task.log(f"warning: {task.input_name}: no row has any feature, so nothing can be trained or predicted")
-    for separator in ";|" if options.label_separator is None and options.labels else "":
-        if names := [name for name in part.labels["Y"] if separator in name]:
-            task.log(
-                f"warning: {plural(len(names), 'label')} such as {named(names[0])!r} may be several labels separated by "
-                f"{separator!r}; if so, use --label-separator '{separator}'"
-            )
-            return
 
 
 def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int], total: Mapping[str, int], ones: bool) -> None:

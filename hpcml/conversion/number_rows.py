@@ -160,9 +160,8 @@ class NumberRows(LabelledRows):
         """`others`: other columns of the source. --like matches features by name if there are `names`, else by number."""
         super().__init__(task, with_ids)
         self.X, self.dropped = RowBuffer(task.scratch, index, with_data=True), 0
-        self.column_of: Callable[[np.ndarray], np.ndarray] | None = (
-            None  # column of each source feature, -1 for none; None: unchanged
-        )
+        # The column of each feature of the source, -1 for none; None: unchanged.
+        self.column_of: Callable[[np.ndarray], np.ndarray] | None = None
         self.n_features, self.feature_names = n_features, names
         like = task.like
         if like is None:

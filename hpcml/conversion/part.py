@@ -66,9 +66,8 @@ class LabelledRows:
         self.labels = RowBuffer(scratch, np.int32)
         known = () if task.like is None else [*task.like.label_names, *task.like.renamed]
         self.label_values = LabelValues(task.options.labels_as_text, known, at_once)
-        self.locations: list[
-            tuple[int, Callable[[int], object]]
-        ] = []  # with --unique-ids: first row of each batch, and its `locate`
+        # With --unique-ids: the first row of each batch, and its `locate`.
+        self.locations: list[tuple[int, Callable[[int], object]]] = []
         self.label_numbers: defaultdict[str, int] = defaultdict(int)  # of label names
         self.label_numbers.default_factory = self.label_numbers.__len__
         self.row_ids = RowIds(scratch) if with_ids else None

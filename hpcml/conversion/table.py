@@ -260,7 +260,10 @@ def read_table(
                 if corpus is not None:
                     _add_texts(corpus, part, roles, options)
                 else:
-                    _add_numbers(rows, part, features, roles, options)
+                    blocks = list(part.numbers(features, options.missing_as_zero))
+                    describe_rows(rows, part, roles, options)
+                    for block in blocks:
+                        rows.add(block)
                 return part
 
             for part in task.bad.divided(range(batch.n_rows), add):
@@ -288,15 +291,8 @@ def _add_texts(corpus: Corpus, batch: Batch, roles: Roles, options: ConvertOptio
         corpus.add(ids[row], values, labels[row], splits[row], group=groups[row])
 
 
-def _add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], roles: Roles, options: ConvertOptions) -> None:
-    blocks = list(batch.numbers(features, options.missing_as_zero))
-    describe_rows(rows, batch, roles, options)
-    for block in blocks:
-        rows.add(block)
-
-
 def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions, by_number: bool = False) -> None:
-    """Raises DataError before anything is appended."""
+    """Append rows. A DataError is raised before anything is appended."""
     labels, ids, splits, groups = _described(rows, batch, roles, options)
     splits, groups = splits if roles.split is not None else [], groups if roles.group is not None else []
     rows.describe(None if by_number else labels, ids, splits, groups=groups)
@@ -327,15 +323,10 @@ def _described(
     if roles.split is not None:
         for row, split in enumerate(splits):
             _checked(batch, row, roles.split, split, check_split_name)
-    groups = names_in_column(batch, roles.group)
-    if options.empty_labels is None and unlabelled.any():
-        return (
-            [None if is_unlabelled else row_keys for row_keys, is_unlabelled in zip(labels, unlabelled.tolist(), strict=True)],
-            ids,
-            splits,
-            groups,
-        )
-    return labels, ids, splits, groups
+    if options.empty_labels is not None:
+        unlabelled[:] = False
+    described = [None if is_unlabelled else row_keys for row_keys, is_unlabelled in zip(labels, unlabelled.tolist(), strict=True)]
+    return described, ids, splits, names_in_column(batch, roles.group)
 
 
 def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None, values: LabelValues) -> list[str] | None:

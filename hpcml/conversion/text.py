@@ -328,12 +328,7 @@ class FewTexts:
                         self.number.get(token + end, -1) for tokens in tokenize(value, field.whole, self.find) for token in tokens
                     )
             lengths[row] = len(ids) - begin
-        counted = count_terms(
-            TokenBlock(lengths, np.array(ids, dtype=TOKEN), 0),
-            self.word_ids,
-            len(self.settings.vocabulary.words) + 1,
-            self.settings.pairs,
-        )
-        sizes, indices, data = weigh_terms(self.settings, counted)
+        block, width = TokenBlock(lengths, np.array(ids, dtype=TOKEN), 0), len(self.settings.vocabulary.words) + 1
+        sizes, indices, data = weigh_terms(self.settings, count_terms(block, self.word_ids, width, self.settings.pairs))
         data = np.ones(indices.size, dtype=np.float32) if data is None else data
         return Shard.of_csr((offsets(sizes), indices, data), len(self.settings.vocabulary), self.n_labels)

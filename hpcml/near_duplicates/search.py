@@ -229,14 +229,6 @@ def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: floa
 
 
 @dataclass
-class PairLabels:
-    counted: np.ndarray
-    of_first: np.ndarray
-    of_other: np.ndarray
-    common: np.ndarray
-
-
-@dataclass
 class Consistency:
     """Per label: rows with it, rows of pairs with it (once per pair), and pairs of two such rows."""
 
@@ -262,8 +254,13 @@ class Consistency:
         return 2 * low / (1 + low), 2 * high / (1 + high)
 
 
-def measure_consistency(comm: mpi.Comm, shard: Shard, pairs: Pairs, unlabelled: np.ndarray) -> tuple[Consistency, PairLabels]:
-    """Per row, only the pair with the most similar earlier row (the last of equal ones) counts. Collective over `comm`."""
+def measure_consistency(
+    comm: mpi.Comm, shard: Shard, pairs: Pairs, unlabelled: np.ndarray
+) -> tuple[Consistency, np.ndarray, np.ndarray]:
+    """Per row, only the pair with the most similar earlier row (the last of equal ones) counts. Collective over `comm`.
+
+    Also return whether each pair of this rank counts, and the numbers of labels (3 × pairs) of its first row, other row, and both.
+    """
     rows, n_labels = SharedRows(comm, shard), shard.n_labels
     counted = _flag_best_pairs(rows, pairs, ~(np.isin(pairs.first, unlabelled) | np.isin(pairs.other, unlabelled)))
     with mpi.agreed(comm, "allocating label counts"):
@@ -282,7 +279,7 @@ def measure_consistency(comm: mpi.Comm, shard: Shard, pairs: Pairs, unlabelled: 
                 positions, labels = np.divmod(entries, max(1, n_labels))
                 count += np.bincount(labels[counted[piece][positions]], minlength=n_labels)
             label_counts[:, piece] = sizes, other_sizes, np.bincount(both // max(1, n_labels), minlength=sizes.size)
-    return Consistency(*mpi.allreduce_sum(comm, counts)), PairLabels(counted, *label_counts)
+    return Consistency(*mpi.allreduce_sum(comm, counts)), counted, label_counts
 
 
 def _flag_best_pairs(rows: SharedRows, pairs: Pairs, usable: np.ndarray) -> np.ndarray:
@@ -408,10 +405,10 @@ def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: f
     with mpi.agreed(comm, f"reading {dataset.path}"):
         rows = dataset.split(split) if dataset.n_unlabelled else np.zeros(0, np.int64)
         unlabelled = np.flatnonzero(np.isin(rows, dataset.labelled(rows), assume_unique=True, invert=True))
-    labels, pair_labels = measure_consistency(comm, shard, pairs, unlabelled)
+    labels, counted, label_counts = measure_consistency(comm, shard, pairs, unlabelled)
     steps = np.concatenate([[similarity], STEPS[similarity < STEPS]])
     counts = np.bincount(np.searchsorted(steps, pairs.similarity, "right") - 1, minlength=steps.size)
-    sizes = [pairs.first.size, int(np.count_nonzero(pair_labels.counted)), *counts]
+    sizes = [pairs.first.size, int(np.count_nonzero(counted)), *counts]
     _, (n_pairs, n_counted, *by_similarity) = mpi.exclusive_sum(comm, sizes)
     if pairs.n_limited:
         log(
@@ -419,7 +416,7 @@ def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: f
             "very many similar rows may be missing"
         )
     if output is not None:
-        _write_pairs(comm, dataset, split, pairs, pair_labels, output)
+        _write_pairs(comm, dataset, split, pairs, counted, label_counts, output)
     return Duplicates(
         data=dataset.path,
         split=split,
@@ -440,7 +437,9 @@ def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: f
     )
 
 
-def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, pair_labels: PairLabels, output: Path) -> None:
+def _write_pairs(
+    comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, counted: np.ndarray, label_counts: np.ndarray, output: Path
+) -> None:
     lines: list[Sequence[object]] = []
 
     def take(columns: list[np.ndarray]) -> None:
@@ -450,8 +449,7 @@ def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, pa
 
     with mpi.agreed(comm, f"reading {dataset.path}"):
         rows = dataset.split(split) if comm.rank == 0 else np.zeros(0, np.int64)
-    labels = (pair_labels.counted.astype(np.int64), pair_labels.of_first, pair_labels.of_other, pair_labels.common)
-    columns = (pairs.first, pairs.other, pairs.similarity, *labels)
+    columns = (pairs.first, pairs.other, pairs.similarity, counted.astype(np.int64), *label_counts)
     begins = range(0, pairs.first.size, COMPARED)
     mpi.stream_to_root(comm, ([column[begin : begin + COMPARED] for column in columns] for begin in begins), take)
     with mpi.agreed(comm, f"writing {output}"):

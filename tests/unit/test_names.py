@@ -31,7 +31,7 @@ from hpcml.files.untrusted import read_strings
 from hpcml.log import Log, Progress, named, say, visible
 from hpcml.methods.linear.solver import History
 from hpcml.methods.online import run as online
-from hpcml.near_duplicates.search import Bands, Consistency, Duplicates, PairLabels, Pairs, _write_pairs
+from hpcml.near_duplicates.search import Bands, Consistency, Duplicates, Pairs, _write_pairs
 from hpcml.prediction.table import RowLabels, TextTable
 from hpcml.reduce import select
 from hpcml.run.folder import to_toml
@@ -85,7 +85,7 @@ def pairs_of_names(path, names):
         dataset = SimpleNamespace(path=data, file=file, split=lambda _: np.arange(n))
         dataset.strings = lambda what, begin, end: read_strings(file[what], begin, end)
         pairs = Pairs(np.arange(n), np.roll(np.arange(n), 1), np.ones(n))
-        _write_pairs(SELF, dataset, "all", pairs, PairLabels(*np.ones((4, n), int)), path)
+        _write_pairs(SELF, dataset, "all", pairs, np.ones(n, int), np.ones((3, n), int), path)
 
 
 def sweep(names):
