@@ -1,7 +1,10 @@
-"""Annif document corpora: lines of short texts or folders of full texts, with their subjects.
+"""Annif document corpora (lines of short texts or folders of full texts, with their subjects), and folders of labelled texts.
 
-All inputs form one corpus, in the given order. Each rank reads consecutive documents of about equal total size. The formats are
-those of Annif 1.4 (annif/corpus, annif/schemas/document.json). A damaged document, which Annif skips with a warning, is an error.
+In a folder of the source `folder`, each file is a document, and its folder is its label.
+
+All inputs of a corpus form one corpus, in the given order. Each rank reads consecutive documents of about equal total size. The
+formats are those of Annif 1.4 (annif/corpus, annif/schemas/document.json). A damaged document, which Annif skips with a warning, is
+an error.
 
 A vocabulary is TSV, `<URI> TAB label [TAB notation]` in one language, or CSV with the columns uri, label_XX for each language XX,
 and notation. A subject without a label in any language is deprecated and removed from documents.
@@ -9,30 +12,91 @@ and notation. A subject without a label in any language is deprecated and remove
 
 from __future__ import annotations
 
+import codecs
+import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion, lines_of, reading
 from hpcml.conversion.csv_file import Dialect, Segment, divide, read_header, read_rows
-from hpcml.conversion.folder import read_text
 from hpcml.conversion.jsonl import MAX_KEYS, check_fields, check_string, parse_json, read_field_values
 from hpcml.conversion.part import Part
+from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.errors import ConfigError, DataError, OptionError, nearest
 from hpcml.files.lines import plain_name, read_lines, uncompressed_size
-from hpcml.files.opening import decoded
+from hpcml.files.opening import decoded, read_at_most
 from hpcml.log import is_unicode, named, plural
 from hpcml.partition import bounds_in_items
 
+DEFAULT_ENCODING = "utf-8"
 DOCUMENTS = (".txt", ".json")  # endings of files with one document each
 SUBJECT_FILES = (".tsv", ".key")  # of a text file; the first existing one is read
-UTF_8 = "utf-8"
 LABEL = "label_"  # prefix of the label columns of a vocabulary
 DIALECT = Dialect()
 TEXT, SUBJECTS, NAME = "text", "subject_uris", "document_id"  # CSV columns; other columns are metadata
+
+
+def find_files(folder: Path, encoding: str) -> list[tuple[str, int]]:
+    try:
+        codecs.lookup(encoding)
+        b"a".decode(encoding)
+    except (LookupError, UnicodeDecodeError, ValueError):
+        raise OptionError("encoding", encoding, "unknown encoding; expected one such as utf-8, latin-1 or cp1252") from None
+    file_sizes: list[tuple[str, int]] = []
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for folder_path, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in files:
+            if not name.startswith("."):
+                path = Path(folder_path) / name
+                file_sizes.append((path.relative_to(folder).as_posix(), path.stat().st_size))
+                if not is_unicode(file_sizes[-1][0]):
+                    raise DataError(f"{folder}: the file name {named(file_sizes[-1][0])!r} is not UTF-8; rename it")
+    if not file_sizes:
+        raise DataError(f"{folder}: no files; expected one per document")
+    return sorted(file_sizes)
+
+
+def read_text(path: Path, encoding: str, limit: int) -> str:
+    content = read_at_most(path, limit)
+    if len(content) > limit:
+        raise DataError(f"{path}: longer than {limit / 2**20:g} MiB; shorten it, or raise --max-line-mb")
+    try:
+        return content.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        is_default = encoding == DEFAULT_ENCODING
+        hint = "save the file as UTF-8 or set --encoding, such as latin-1" if is_default else "choose another"
+        raise DataError(f"{path}: line {line}: byte {error.start + 1} is not {encoding.upper()}; {hint}") from None
+
+
+def read_folder(task: Conversion) -> Part:
+    (folder,) = task.inputs
+    encoding = task.options.encoding or DEFAULT_ENCODING
+    files = mpi.run_on_root(task.comm, f"reading {task.input_name}", lambda: find_files(folder, encoding))
+    corpus = Corpus(task)
+    begin, end = task.share_by_weight([size + 1 for _, size in files])
+    with reading(task):
+        for name, _ in files[begin:end]:
+            folders, split = PurePosixPath(name).parts[:-1], ""
+            with task.bad.at(folder / name):
+                if task.options.folder_splits:
+                    if not folders:
+                        raise ValueError("not in a folder; with --folder-splits, the top folder of each file names its split")
+                    split, folders = check_split_name(folders[0]), folders[1:]
+                labels = ["/".join(folders)] if folders else []
+                text = read_text(folder / name, encoding, task.max_line)
+                values = [[text] if field.name == "text" else [] for field in corpus.fields]
+                corpus.add(name, values, labels, split)
+    task.log.detail(f"{folder}: {plural(len(files), 'file')} read; computing features")
+    return vectorise(task, corpus)
 
 
 class AnnifDocument(NamedTuple):
@@ -45,7 +109,6 @@ class AnnifDocument(NamedTuple):
 
 
 def parse_annif_document(value: object) -> AnnifDocument:
-    """Return the document in {"text", "metadata", "subjects", "document_id"}. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError("expected an object with the key text or metadata")
     if "text" not in value and "metadata" not in value:
@@ -72,12 +135,10 @@ def _string(value: dict[str, Any], key: str) -> str:
 
 
 def parse_key_file(text: str) -> list[tuple[str, str]]:
-    """Return the subjects in a .key or .tsv file: a label or `<URI> TAB label` per line."""
     subjects = []
     for line in text.splitlines():
-        values = [value.strip() for value in line.split("\t")]
         uri, label = "", ""
-        for value in values:
+        for value in map(str.strip, line.split("\t")):
             if value.startswith("<") and value.endswith(">"):
                 uri = strip_brackets(value)
             elif value:
@@ -89,12 +150,10 @@ def parse_key_file(text: str) -> list[tuple[str, str]]:
 
 
 def strip_brackets(uri: str) -> str:
-    """Return a URI without angle brackets around it."""
     return uri[1:-1] if uri.startswith("<") and uri.endswith(">") else uri
 
 
 def read_subjects(path: Path, language: str | None, max_line: int) -> tuple[dict[str, str], dict[str, str]]:
-    """Return a vocabulary's labels by URI, and URIs by label (the last of equal labels). Local; raises ConfigError, DataError."""
     titles, uris = dict[str, str](), dict[str, str]()
     for number, uri, label in _subject_lines(path, language, max_line):
         if not uri or "\0" in uri + label or not is_unicode(uri + label):
@@ -137,19 +196,13 @@ def _subject_lines(path: Path, language: str | None, max_line: int) -> Iterator[
 
 
 class Piece(NamedTuple):
-    """The part of a file that one rank reads."""
-
     kind: str  # .tsv, .jsonl, .csv, .txt, .json
     segment: Segment
     names: Sequence[str] = ()  # columns of a CSV file
 
 
 def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[list[Piece]]:
-    """Return the pieces that each rank reads. Local; raises DataError, and as `open_decompressed`.
-
-    The ending gives the kind of a file, as in Annif: .csv, .jsonl, otherwise .tsv. Files of a folder are sorted by name, texts
-    first.
-    """
+    """Files are .csv, .jsonl, otherwise .tsv, as in Annif; files of a folder are sorted by name, texts first. Local."""
     files: list[tuple[str, Path, int]] = []  # kind, path, bytes
     for path in inputs:
         if path.is_dir():
@@ -184,17 +237,16 @@ def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[l
 
 
 def read_documents(piece: Piece, task: Conversion) -> Iterator[tuple[object, AnnifDocument]]:
-    """Yield (location, document), without bad documents. Raises DataError, OSError."""
     path, begin, end, _ = piece.segment
     if piece.kind in DOCUMENTS:
         with task.bad.at(path):
-            text = read_text(path, UTF_8, task.max_line)
+            text = read_text(path, DEFAULT_ENCODING, task.max_line)
             subject_file = next((file for ending in SUBJECT_FILES if (file := path.with_suffix(ending)).exists()), None)
             if piece.kind == ".json":
                 document = parse_annif_document(parse_json(text.encode(), ""))
             else:
                 document = AnnifDocument(
-                    text, parse_key_file(read_text(subject_file, UTF_8, task.max_line)) if subject_file else [], {}
+                    text, parse_key_file(read_text(subject_file, DEFAULT_ENCODING, task.max_line)) if subject_file else [], {}
                 )
             yield path, document if document.name else document._replace(name=path.name)
     elif piece.kind == ".csv":
@@ -221,7 +273,6 @@ def read_documents(piece: Piece, task: Conversion) -> Iterator[tuple[object, Ann
 
 
 def read_annif(task: Conversion) -> Part:
-    """Read this rank's documents. Collective. Raises ConfigError, DataError."""
     options, comm = task.options, task.comm
     titles, uris, path = dict[str, str](), dict[str, str](), options.vocabulary
     if path is not None:

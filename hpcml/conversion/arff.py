@@ -58,27 +58,21 @@ Row = dict[int, Any]  # values by attribute number, without those omitted from a
 
 
 class Attribute(NamedTuple):
-    """An attribute; `values` are the nominal values in the order of the header, or None."""
-
     name: str
     kind: str
     values: list[str] | None
 
     @property
     def is_number(self) -> bool:
-        """Return whether its values are numbers, including nominal values 0 and 1."""
+        """Also true for nominal values 0 and 1."""
         return self.kind in ("NUMERIC", "REAL", "INTEGER") or (self.values is not None and set(self.values) <= {"0", "1"})
 
     @property
     def features(self) -> list[str]:
-        """Return the names of its features."""
         return [self.name] if self.is_number or self.values is None else [f"{self.name}={value}" for value in self.values]
 
 
 def read_header(path: Path, max_line: int) -> tuple[list[Attribute], list[str], int]:
-    """Return the attributes, the names of the labels of MEKA's -C, and the byte at which the rows begin. Raises DataError, and as
-    `open_decompressed`.
-    """
     attributes: dict[str, Attribute] = {}
     n_labels, number, begin, is_data = 0, 0, 0, False
     with open_decompressed(path) as file:
@@ -110,7 +104,6 @@ def read_header(path: Path, max_line: int) -> tuple[list[Attribute], list[str], 
 
 
 def parse_attribute(text: str) -> Attribute:
-    """Return the attribute declared by a line. Raises ValueError."""
     declaration = ATTRIBUTE.fullmatch(text)
     if declaration is None:
         raise ValueError(f"{text[:60]!r}, but expected @ATTRIBUTE, a name and a type; quote names with spaces, commas or braces")
@@ -127,7 +120,6 @@ def parse_attribute(text: str) -> Attribute:
 
 
 def split_line(text: str) -> list[str]:
-    """Return the raw values and punctuation marks of a line without its comment. Raises ValueError."""
     tokens: list[str] = TOKEN.findall(text)
     if tokens and tokens[-1].startswith("%"):
         tokens.pop()
@@ -145,7 +137,6 @@ def _unquoted(token: str) -> str:
 
 
 def _without_weight(tokens: list[str]) -> list[str]:
-    """Return tokens without a trailing weight of 1. Raises ValueError for another weight."""
     if len(tokens) < 4 or tokens[-3] != "{" or tokens[-1] != "}":
         return tokens
     if _as_number(tokens[-2]) != 1:
@@ -194,7 +185,6 @@ def _sparse_row(text: str, tokens: Sequence[str], n_attributes: int) -> Row:
 
 
 def read_label_xml(path: Path) -> list[str]:
-    """Return the label names in a MULAN file, including nested labels. Raises DataError."""
     from xml.etree import ElementTree
 
     try:
@@ -210,7 +200,6 @@ def read_label_xml(path: Path) -> list[str]:
 
 
 def _label_attributes(task: Conversion, names: Sequence[str], relation_labels: list[str]) -> list[str]:
-    """Return the indicators of --label-xml or of the relation; none if options name the labels. Raises ConfigError, DataError."""
     (path,), xml, roles = task.inputs, task.options.label_xml, Roles.from_options(task.options, names)
     named_attributes = {name for _, name in roles.named_columns()}
     labels = [] if roles.labels or roles.indicators else relation_labels if xml is None else read_label_xml(xml)
@@ -228,7 +217,6 @@ def _label_attributes(task: Conversion, names: Sequence[str], relation_labels: l
 
 
 def read_arff(task: Conversion) -> Part:
-    """Read this rank's rows. Collective. Raises DataError."""
     (path,), doing, like = task.inputs, f"reading {task.input_name}", task.like
     attributes, relation_labels, first = mpi.run_on_root(task.comm, doing, lambda: read_header(path, task.max_line))
     names = [attribute.name for attribute in attributes]
@@ -319,7 +307,6 @@ def _decode(lines: Sequence[tuple[LineLocation, bytes]], attributes: Sequence[At
 
 
 def _plain_number(value: str) -> float:
-    """Return `float(value)`. Raises ValueError also for underscores and digits of other scripts."""
     if "_" in value or not value.isascii():
         raise ValueError(value)
     return float(value)
@@ -333,12 +320,10 @@ def _as_number(value: Any) -> float:
 
 
 class _Expansion:
-    """The features of attributes: one for a number, one per value of a nominal attribute."""
+    """One feature for a number, one per value of a nominal attribute."""
 
     def __init__(self, path: Path, attributes: Sequence[Attribute], chosen: Sequence[str], known: Sequence[str]) -> None:
-        """`known`: the features of --like; values declared only there are 0 in all rows. Raises DataError for an attribute that
-        cannot become features.
-        """
+        """`known`: the features of --like; values declared only there are 0 in all rows."""
         self.attributes = attributes
         self.names: list[str] = []
         self.names_of_numbers: set[str] = set()

@@ -1,36 +1,115 @@
-"""One conversion: its inputs and options, what it takes from the --like dataset, and helpers to read lines and names."""
+"""One conversion: its inputs, options and bad records, what it takes from the --like dataset, and helpers to read lines and names.
+
+Reading continues after a bad record, so that one error lists the first bad records, or --skip-bad skips them. A rank stops when its
+bad records fill the list and exceed --skip-bad. Ranks read consecutive parts of the input, and each rank counts bad records in
+order, so the error does not depend on the number of ranks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from types import TracebackType
+from typing import NamedTuple, TypeVar
 
 from hpcml import mpi
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.records import BadRecords, EnoughBadRecords
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import DataFile
-from hpcml.errors import ConfigError, DataError, OptionError, nearest
+from hpcml.errors import BadRecordsError, ConfigError, DataError, HpcmlError, OptionError, nearest
 from hpcml.files.lines import BLOCK_BYTES, LINE_MIB, line_blocks, lines_before, read_lines
 from hpcml.files.opening import read_small
-from hpcml.log import Log
+from hpcml.log import Log, joined, plural
 from hpcml.model.open import kind_of, open_model, require_raw_input
 from hpcml.model.raw_input import RawInput
 from hpcml.partition import bounds_by_weight, even_range, offsets
 
+MAX_LISTED = 10  # bad records listed in errors and in the log
+
+R = TypeVar("R")
+T = TypeVar("T")
 LONGEST_NAME = 1 << 16  # bytes
 PAIR = "the old and the new name of a label, separated by a tab"
 
 
+class EnoughBadRecords(Exception):
+    """Raised when a rank has more bad records than are skipped or listed."""
+
+
+class BadRecords:
+    """The bad records of this rank. `with bad.at(location): ...` counts a ValueError or DataError of one record."""
+
+    def __init__(self, most: int = 0, can_skip: bool = False) -> None:
+        """At most `most` bad records of all ranks are skipped; `can_skip`: the source has the option --skip-bad."""
+        self.most, self.can_skip, self.enough = most, can_skip, max(most + 1, MAX_LISTED)
+        self.count, self.messages = 0, list[str]()
+        self.skipped = 0  # on all ranks, after `conclude`
+        self._location: object = ""
+
+    def at(self, location: object) -> BadRecords:
+        self._location = location
+        return self
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        if isinstance(error, ValueError | DataError):
+            self.add(error, None if isinstance(error, DataError) else self._location)
+            return True
+        return False
+
+    def add(self, reason: object, location: object | None = None) -> None:
+        self.count += 1
+        if len(self.messages) < MAX_LISTED:
+            self.messages.append(str(reason) if location is None else f"{location}: {reason}")
+        if self.count >= self.enough:
+            raise EnoughBadRecords
+
+    def divided(self, records: Sequence[R], take: Callable[[Sequence[R]], T]) -> Iterator[T]:
+        """Yield `take` of the records; after a DataError, of each half separately, down to single bad records."""
+        pending = [records]
+        while pending:
+            part = pending.pop()
+            try:
+                result = take(part)
+            except DataError as error:
+                middle = len(part) // 2
+                if middle:
+                    pending += [part[middle:], part[:middle]]
+                else:
+                    self.add(error)
+                continue
+            yield result
+
+    def conclude(self, comm: mpi.Comm, what: object, fatal: HpcmlError | None, log: Log) -> None:
+        """`fatal`: the error that ended this rank's reading. Collective over `comm`."""
+        count, messages = 0, list[str]()
+        for rank_count, rank_messages, error in comm.allgather((self.count, self.messages, fatal)):
+            count, messages = count + rank_count, (messages + rank_messages)[:MAX_LISTED]
+            if count >= self.enough:
+                break
+            if error is not None:
+                raise error
+        self.skipped = count
+        if count == 1 > self.most:
+            raise DataError(messages[0])
+        if count > self.most:
+            count_text = f"{what}: {f'at least {self.enough}' if count >= self.enough else count} bad records"
+            hint = "correct them, or use --skip-bad" if self.can_skip else "correct them"
+            hint = f"--skip-bad {self.most} skips no more than {self.most}" if self.most else hint
+            raise BadRecordsError(f"{count_text}; {hint}", *messages)
+        if count:
+            lines = [f"warning: {what}: skipped: {plural(count, 'bad record')} (--skip-bad {self.most})"]
+            log(joined([*lines, *(f"  {each}" for each in messages)]), has_lines=True)
+
+
 @dataclass
 class Like:
-    """The parts of the --like dataset or model that a conversion uses."""
-
     path: Path
     n_features: int
     label_names: list[str]
@@ -41,7 +120,6 @@ class Like:
     renamed: dict[str, str] = field(default_factory=dict)  # old label name -> name in `label_names`
 
     def titles(self, size: int) -> list[str] | None:
-        """Return the titles of the first `size` labels ("" for added labels), or None if the file has no titles."""
         return None if self.label_titles is None else self.label_titles + [""] * (size - len(self.label_titles))
 
 
@@ -63,18 +141,15 @@ class Conversion:
     bad: BadRecords = field(default_factory=BadRecords)
 
     def share(self, n: int) -> tuple[int, int]:
-        """Return this rank's even share of n rows: begin, end."""
         return even_range(n, self.comm.rank, self.comm.size)
 
     def share_by_weight(self, weights: Sequence[int]) -> tuple[int, int]:
-        """Return this rank's range of consecutive items of about equal total weight: begin, end."""
         begin, end = bounds_by_weight(offsets(weights), self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
         return begin, end
 
 
 @contextmanager
 def reading(task: Conversion) -> Iterator[None]:
-    """Read records in the body; afterwards all ranks agree on bad records and errors. Collective, except for the body."""
     fatal: DataError | OptionError | None = None
     with mpi.agreed(task.comm, f"reading {task.input_name}"):
         try:
@@ -88,20 +163,15 @@ def reading(task: Conversion) -> Iterator[None]:
 
 @dataclass
 class Block:
-    """Lines of a file that begin at byte `offset`."""
-
     path: Path
     offset: int
 
     @cached_property
     def n_above(self) -> int:
-        """Return the number of lines before the block."""
         return lines_before(self.path, self.offset)
 
 
 class LineLocation(NamedTuple):
-    """A line: its number in the block and among this rank's lines, both from 0."""
-
     block: Block
     in_block: int
     on_rank: int
@@ -113,7 +183,6 @@ class LineLocation(NamedTuple):
 def lines_of(
     task: Conversion, path: Path, begin: int, end: int, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[tuple[LineLocation, bytes]]:
-    """Yield the lines that start in bytes begin..end, with their locations."""
     on_rank = 0
     for offset, lines in line_blocks(path, begin, end, block_bytes, task.max_line):
         block = Block(path, offset)
@@ -124,7 +193,6 @@ def lines_of(
 
 @contextmanager
 def error_location(location: object) -> Iterator[None]:
-    """Turn a ValueError into a DataError that names the location."""
     try:
         yield
     except ValueError as error:
@@ -133,7 +201,7 @@ def error_location(location: object) -> Iterator[None]:
 
 @contextmanager
 def damage_errors(path: Path, errors: tuple[type[Exception], ...], problem: str) -> Iterator[None]:
-    """Turn errors of a library about a damaged file into a DataError. Errors of the operating system are raised unchanged."""
+    """Errors of the operating system are raised unchanged."""
     try:
         yield
     except DataError:
@@ -146,7 +214,6 @@ def damage_errors(path: Path, errors: tuple[type[Exception], ...], problem: str)
 
 
 def read_like(path: Path, task: Conversion) -> Like:
-    """Read the --like dataset, model or run folder. Local."""
     if path.is_dir() or kind_of(path) in ("model", "classifier"):
         model = open_model(path)
         labels, titles, n_features = model.label_names, model.label_titles, model.n_features
@@ -165,7 +232,6 @@ def read_like(path: Path, task: Conversion) -> Like:
 
 
 def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> dict[str, str]:
-    """Return old -> new label names of --renamed. Local; raises ConfigError for unknown, existing or repeated names."""
     pairs: dict[str, str] = {}
     known_names, new_names = set(known), set[str]()
     for where, text, separator, expected in [line for value in renamed for line in _lines_of(value)]:
@@ -216,7 +282,6 @@ def read_names(comm: mpi.Comm, path: Path | None, size: int, what: str) -> list[
 
 
 def check_matrix_labels(what: object, options: ConvertOptions) -> None:
-    """Raise OptionError for options that have no effect on a label matrix."""
     for name in ("empty_labels", "label_separator", "labels_as_text"):
         if value := getattr(options, name):
             raise OptionError(name, value, f"has no effect on a label matrix ({what}); remove it")

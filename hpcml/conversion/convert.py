@@ -13,10 +13,9 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, read_like
+from hpcml.conversion.conversion import BadRecords, Conversion, read_like
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.records import BadRecords
 from hpcml.conversion.sources import SOURCES, check_options
 from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, checked_slabs
 from hpcml.data.descriptors import read_descriptors
@@ -104,13 +103,12 @@ def convert(
     task = Conversion(comm, source, files, options, log, files[0] if files else source, is_text, generator, bad=bad)
     if options.max_line_mb is not None:
         task = replace(task, max_line=options.max_line_mb << 20)
-    if options.test_share is not None and hasattr(module, "check_first"):
+    if options.test_share is not None and source == "jsonl":
         mpi.run_on_root(comm, f"reading {task.input_name}", lambda: module.check_first(task))
     return write_dataset(task, reader, output, force)
 
 
 def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: Path, force: bool) -> ConvertReport:
-    """Write the part that `read` returns on each rank to `output`. Collective. Raises as `convert`."""
     begin = time.monotonic()
     comm, options = task.comm, task.options
     files = [options.like, options.stop_words, options.vocabulary, options.feature_names, options.label_names, options.label_xml]
@@ -149,7 +147,22 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
         first, total = (dict(zip(sizes, counts.tolist(), strict=True)) for counts in mpi.exclusive_sum(comm, sizes.values()))
         ones = not mpi.agreed_any(comm, others)
 
-        _check_use(task, part, total)
+        if total["rows"] == 0:
+            raise DataError(f"{task.input_name}: no rows; expected at least one")
+        if total["Y"] == 0 and task.like is None:
+            by_columns = task.source in SOURCES and "labels" in SOURCES[task.source].options and not options.labels
+            hint = "name the label columns with --labels" if by_columns else "use --like with a labelled dataset"
+            hint = "increase --rows" if task.generator else hint
+            raise DataError(f"{task.input_name}: no label in any row; expected at least one (or {hint})")
+        if total["X"] == 0:
+            task.log(f"warning: {task.input_name}: no row has any feature, so nothing can be trained or predicted")
+        for separator in ";|" if options.label_separator is None and options.labels else "":
+            if names := [name for name in part.labels["Y"] if separator in name]:
+                task.log(
+                    f"warning: {plural(len(names), 'label')} such as {named(names[0])!r} may be several labels separated by "
+                    f"{separator!r}; if so, use --label-separator '{separator}'"
+                )
+                break
         size = f"{plural(part.n_features, 'feature')} × {plural(len(names), 'label')}"
         task.log.detail(f"{output}: writing {plural(total['rows'], 'row')} × {size}")
         _write(task, out, part, first, total, ones)
@@ -169,29 +182,7 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
     )
 
 
-def _check_use(task: Conversion, part: Part, total: Mapping[str, int]) -> None:
-    """Raise DataError if there is no row or no label; warn if the rows are of little use."""
-    options = task.options
-    if total["rows"] == 0:
-        raise DataError(f"{task.input_name}: no rows; expected at least one")
-    if total["Y"] == 0 and task.like is None:
-        by_columns = task.source in SOURCES and "labels" in SOURCES[task.source].options and not options.labels
-        hint = "name the label columns with --labels" if by_columns else "use --like with a labelled dataset"
-        hint = "increase --rows" if task.generator else hint
-        raise DataError(f"{task.input_name}: no label in any row; expected at least one (or {hint})")
-    if total["X"] == 0:
-        task.log(f"warning: {task.input_name}: no row has any feature, so nothing can be trained or predicted")
-    for separator in ";|" if options.label_separator is None and options.labels else "":
-        if names := [name for name in part.labels["Y"] if separator in name]:
-            task.log(
-                f"warning: {plural(len(names), 'label')} such as {named(names[0])!r} may be several labels separated by "
-                f"{separator!r}; if so, use --label-separator '{separator}'"
-            )
-            return
-
-
 def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int], total: Mapping[str, int], ones: bool) -> None:
-    """Write this rank's slabs after those of lower ranks (`first`). Collective. `ones`: all values are 1."""
     comm, n_rows, doing = task.comm, total["rows"], f"writing {out.target}"
     widths = {"X": part.n_features} | {name: len(names) for name, names in part.labels.items()}
     slabs: dict[str, Slab] = {}

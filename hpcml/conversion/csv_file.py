@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion
+from hpcml.conversion.conversion import BadRecords, Conversion
 from hpcml.conversion.labels import MISSING
 from hpcml.conversion.part import Part
-from hpcml.conversion.records import BadRecords
 from hpcml.conversion.table import NAME_COLUMNS, Batch, Roles, columns_to_read, read_table
 from hpcml.data.svmlight import parse_number
 from hpcml.errors import ConfigError, DataError, repeated
@@ -66,16 +65,12 @@ class Table(NamedTuple):
 
 @dataclass
 class Misreadings:
-    """Numbers of values that are probably misread, on one rank."""
-
     rows: int = 0  # rows with a value that probably contains other rows
     first: str = ""  # location of the first of them
     values: int = 0  # TSV values in quotation marks, which are ordinary characters
 
 
 class CsvReader:
-    """Reads rows from raw lines; `at` is the position after the last row."""
-
     def __init__(self, path: Path, raw: Iterable[bytes], begin: int, lines: int, dialect: Dialect, max_line: int) -> None:
         self.path, self.raw, self.at, self.row_begin, self.lines, self.max_line = path, raw, begin, begin, lines, max_line
         self.line, self.lines_read = lines + 1, lines  # first line of the row, from 1; newlines before byte `at`
@@ -97,13 +92,12 @@ class CsvReader:
 
     @property
     def advice(self) -> str:
-        """Return advice for an error caused by quotation marks."""
         last = self.lines + self.rows.line_num
         spans = f"; a quotation mark extends the row to line {last}" if last > self.line else ""
         return f"{spans}{self.dialect.advice}"
 
     def next_row(self) -> list[str] | DataError | None:
-        """Return the values of the next row, [] for an empty line, the error of a bad row, None at the end. Raises DataError."""
+        """Return [] for an empty line, the error of a bad row, None at the end."""
         self.row_begin, self.line = self.at, self.lines_read + 1
         try:
             return next(self.rows, None)
@@ -119,7 +113,7 @@ class CsvReader:
     def records(
         self, names: Sequence[str], end: int | None, misread: Misreadings | None = None
     ) -> Iterator[tuple[int, int, list[str] | DataError]]:
-        """Yield the rows that begin before byte `end` (None: all) as `read_rows`. Raises DataError."""
+        """Yield the rows that begin before byte `end` (None: all)."""
         while end is None or self.at < end:
             if (values := self.next_row()) is None:
                 if end is None:
@@ -138,12 +132,10 @@ class CsvReader:
 
 
 def _lines(file: Any, max_line: int) -> Iterator[bytes]:
-    """Yield raw lines, each cut after `max_line` + 1 bytes."""
     return iter(lambda: file.readline(max_line + 1), b"")
 
 
 def check_header(path: Path, names: list[str] | DataError | None) -> list[str]:
-    """Return the column names in a first row. Raises DataError."""
     if isinstance(names, DataError):
         raise names
     if not names or not any(names):
@@ -156,7 +148,6 @@ def check_header(path: Path, names: list[str] | DataError | None) -> list[str]:
 
 
 def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
-    """Return the header of a file. Raises DataError if there is none, and as `open_decompressed`."""
     with open_decompressed(path) as file:
         first = file.readline(max_line + 1)
         if not first:
@@ -170,11 +161,7 @@ def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
 
 
 def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int) -> list[Segment]:
-    """Return the segments of rows that begin between consecutive bounds (ascending bytes after the header; the last is the end).
-
-    Reads the file up to the last bound before the end, or up to an error, which stays in the segment of the rank that will raise
-    it.
-    """
+    """Bounds are ascending bytes after the header; the last is the end. An error stays in the segment of its rank."""
     starts: list[tuple[int, int]] = []
     targets = [table.begin + bound for bound in bounds if bound < bounds[-1]]
     at, lines, quote = table.begin, table.lines, dialect.quote.encode()
@@ -208,9 +195,6 @@ def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int)
 
 
 def may_hold_rows(values: Sequence[str], delimiter: str) -> bool:
-    """Return whether a value probably contains whole rows because a quotation mark in the text opened it. A delimiter before white
-    space counts as a comma of a sentence.
-    """
     last = len(values) - 1
     for column, value in enumerate(values):
         if "\n" in value and last and not any(delimiter + each in value for each in (" ", "\n", "\r")):
@@ -223,11 +207,7 @@ def may_hold_rows(values: Sequence[str], delimiter: str) -> bool:
 def read_rows(
     segment: Segment, names: Sequence[str], dialect: Dialect, max_line: int, misread: Misreadings | None = None
 ) -> Iterator[tuple[int, int, list[str] | DataError]]:
-    """Yield (byte after the row, line, values) of each non-empty row; bytes that are not UTF-8 are surrogates.
-
-    A bad row yields a DataError in place of values. Raises DataError if the rest of the file cannot be divided into rows, and as
-    `open_decompressed`.
-    """
+    """Yield (byte after the row, line, values or the error of a bad row); bytes that are not UTF-8 are surrogates."""
     path, begin, end, lines = segment
     if begin >= end:
         return
@@ -240,7 +220,6 @@ def read_rows(
 
 
 def read_csv(task: Conversion) -> Part:
-    """Read this rank's rows of CSV or TSV files. Collective. Raises DataError."""
     advice = Dialect().advice
     if task.source == "tsv":
         unquoted = Dialect(*UNQUOTED_TSV, "; use --quotes if values are quoted")
@@ -335,8 +314,6 @@ def csv_batch(
     columns: tuple[list[str], list[str]],
     hint: str = NAME_COLUMNS,
 ) -> Batch:
-    """Return rows as a batch. Raises DataError with line, column and `hint` for an invalid number."""
-
     def locate(row: int) -> str:
         return f"{path}: line {lines[row]}"
 

@@ -35,23 +35,18 @@ Documented = ast.Module | _Named
 
 
 class ModuleFile(NamedTuple):
-    """A module's dotted name, its file and the size in bytes."""
-
     module: str
     path: Path
     size: int
 
 
 class Docstring(NamedTuple):
-    """A docstring, the dotted name of the documented object, and its module."""
-
     name: str
     module: str
     text: str
 
 
 def list_modules(folder: Path, prefix: str) -> Iterator[ModuleFile]:
-    """Yield the modules below a folder, without tests. Raises OSError."""
     for path in folder.iterdir():
         name = path.stem if path.suffix == ".py" else path.name
         dotted = f"{prefix}.{name}" if prefix else name
@@ -64,7 +59,6 @@ def list_modules(folder: Path, prefix: str) -> Iterator[ModuleFile]:
 
 
 def find_modules() -> list[ModuleFile]:
-    """Return the modules of the standard library and of installed PACKAGES, sorted by name."""
     modules = {source.module: source for source in list_modules(Path(sysconfig.get_path("stdlib")), "")}
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)
@@ -74,7 +68,6 @@ def find_modules() -> list[ModuleFile]:
 
 
 def parse_docstrings(module: str, code: bytes) -> Iterator[Docstring]:
-    """Yield the docstrings of a module in file order; none if it cannot be parsed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -97,7 +90,6 @@ def parse_docstrings(module: str, code: bytes) -> Iterator[Docstring]:
 
 
 def flag_first_copies(comm: mpi.Comm, texts: list[str]) -> list[bool]:
-    """Return whether each text is its first copy over all ranks. Only digests are sent. Collective over `comm`."""
     codes = b"".join(hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:DIGEST_BYTES] for text in texts)
     digests = np.frombuffer(codes, dtype=f"S{DIGEST_BYTES}")
     owners = np.frombuffer(codes, dtype=np.uint64)[:: DIGEST_BYTES // 8] % np.uint64(comm.size)
@@ -109,7 +101,6 @@ def flag_first_copies(comm: mpi.Comm, texts: list[str]) -> list[bool]:
 
 
 def read_docstrings(task: Conversion) -> Part:
-    """Read this rank's modules. Collective. Raises DataError."""
     sources = mpi.run_on_root(task.comm, "looking for Python modules", find_modules)
     if not sources:
         raise DataError(f"{sysconfig.get_path('stdlib')}: no Python source; docstrings needs the source of the standard library")

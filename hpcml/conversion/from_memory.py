@@ -40,7 +40,6 @@ def _csr(matrix: Any, name: str) -> Any:
 
 
 def split_of_rows(splits: Sequence[str] | Mapping[str, ArrayLike] | None, n_rows: int) -> list[str] | None:
-    """Return the split of each row ("": none), given per row or as the rows (numbers or mask) of each split."""
     if splits is None or not isinstance(splits, Mapping):
         return None if splits is None else ["" if name is None else name for name in splits]
     split_names = [""] * n_rows
@@ -57,8 +56,6 @@ def split_of_rows(splits: Sequence[str] | Mapping[str, ArrayLike] | None, n_rows
 
 
 class Matrices(NamedTuple):
-    """Rows in memory: features, labels (or label names) and optional metadata."""
-
     X: Any
     Y: Any
     feature_names: Sequence[str] | None = None
@@ -69,7 +66,6 @@ class Matrices(NamedTuple):
 
 
 def from_sparse(comm: mpi.Comm, matrices: Matrices, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
-    """Write this rank's rows after those of lower ranks. Collective over `comm`. Raises as `convert`."""
     sources.check_options(sources.SPARSE, False, options)
     if matrices.splits is not None and options.test_share is not None:
         raise OptionError("test_share", options.test_share, "has no effect with", "splits")
@@ -120,7 +116,6 @@ def from_sparse(comm: mpi.Comm, matrices: Matrices, output: Path, options: Conve
 
 
 def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
-    """Write the rows of a frame after those of lower ranks. Collective over `comm`. Raises as `convert`."""
     is_text = sources.check_options(sources.TABLE, None, options)
 
     def read(task: Conversion) -> Part:

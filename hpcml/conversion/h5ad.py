@@ -37,8 +37,6 @@ FILTERS = {
 
 
 class AnnDataMatrix(NamedTuple):
-    """The matrix to read: its path in the file, form (csr, csc, dense or dataframe), rows and feature names."""
-
     path: str
     form: str
     n_rows: int
@@ -56,12 +54,11 @@ def _text(value: str | bytes) -> str:
 
 
 def _attribute(part: h5py.Group | h5py.Dataset, name: str) -> str:
-    """Return a text attribute ("" without it); programs other than anndata write bytes or an array of one text."""
+    """Return "" without it; programs other than anndata write bytes or an array of one text."""
     return "".join(map(_text, np.ravel(part.attrs.get(name, "")).tolist()))
 
 
 def _check_filters(part: h5py.Group | h5py.Dataset) -> None:
-    """Raise ConfigError if a part uses a compression filter that is not installed."""
     if isinstance(part, h5py.Group):
         for each in part.values():
             _check_filters(each)
@@ -81,7 +78,6 @@ def _check_filters(part: h5py.Group | h5py.Dataset) -> None:
 
 
 def _describe(path: Path, options: ConvertOptions) -> tuple[AnnDataMatrix, list[str], str]:
-    """Return the matrix, the columns of obs, and the column of row names. Raises ConfigError, DataError, OSError."""
     folder, name = ("raw", "X") if options.raw else ("obsm", options.obsm) if options.layer is None else ("layers", options.layer)
     matrix_path = "X" if name is None else f"{folder}/{name}"
     with _opened(path) as file:
@@ -123,7 +119,6 @@ def _columns(table: h5py.Group | h5py.Dataset) -> tuple[list[str], str]:
 
 
 def _column(file: h5py.File, table: str, name: str, begin: int = 0, end: int | None = None, n_rows: int | None = None) -> Any:
-    """Return rows begin..end of a column of obs or var. Raises ConfigError, ValueError, or an h5py error."""
     part = file[table]
     if isinstance(part, h5py.Group):
         return _values(part[name], begin, end, n_rows)
@@ -135,7 +130,6 @@ def _column(file: h5py.File, table: str, name: str, begin: int = 0, end: int | N
 
 
 def _values(part: Any, begin: int = 0, end: int | None = None, n_rows: int | None = None) -> Any:
-    """Return rows begin..end of a column: an array of numbers, or a list with None for missing values. Raises as `_column`."""
     if isinstance(part, h5py.Group):
         kind = _attribute(part, "encoding-type")
         if kind == "categorical":
@@ -156,14 +150,12 @@ def _values(part: Any, begin: int = 0, end: int | None = None, n_rows: int | Non
 
 
 def _decoded(codes: np.ndarray, categories: Any) -> list[Any]:
-    """Return the category of each code; None (missing) for a negative code. Raises ValueError."""
     if codes.max(initial=-1) >= len(categories):
         raise ValueError(f"code {codes.max()}, but there are {len(categories)} categories")
     return [categories[code] if code >= 0 else None for code in codes.tolist()]
 
 
 def _blocks(path: Path, file: h5py.File, matrix: AnnDataMatrix, rows: tuple[int, int], zero: bool) -> Iterator[NumberSlice]:
-    """Yield rows begin..end of the matrix; `zero`: NaN is 0. Raises DataError, ConfigError."""
     part, names, what = file[matrix.path], matrix.names, f"{path}: {matrix.path}"
 
     def take(begin: int, end: int) -> np.ndarray:
@@ -183,7 +175,6 @@ def _blocks(path: Path, file: h5py.File, matrix: AnnDataMatrix, rows: tuple[int,
 
 
 def read_h5ad(task: Conversion) -> Part:
-    """Read an even share of the rows. Collective. Raises DataError."""
     (path,), options = task.inputs, task.options
     matrix, obs, index_name = mpi.run_on_root(task.comm, f"reading {task.input_name}", lambda: _describe(path, options))
     roles = Roles.from_options(options, obs)

@@ -1,32 +1,132 @@
-"""JSON lines: {"id", "title", "text", "labels": [...], "split"}; title or text is required.
+"""JSON lines: {"id", "title", "text", "labels": [...], "split"}; and BioASQ articles.
 
-With --fields, the named keys replace title and text; the value of a field is a string or a list of strings.
+Title or text is required. With --fields, the named keys replace title and text; the value of a field is a string or a list of
+strings.
+
+A BioASQ file is {"articles": [{"pmid", "title", "abstractText", "year", "meshMajor"}, ...]}. Test files have "documents" and
+"abstract" and no meshMajor. A file of all articles has tens of gigabytes and one article per line, so its lines are distributed
+over the ranks. A file of at most WHOLE_BYTES may have any layout; each rank reads all of it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, lines_of, reading
+from hpcml.conversion.conversion import Conversion, error_location, lines_of, reading
 from hpcml.conversion.part import Part
 from hpcml.conversion.split import check_split_name, conflicting_splits_error, no_splits_error
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.conversion.vocabulary import OTHER_KEYS, PLAIN, Field
+from hpcml.data.descriptors import Descriptors, read_descriptors
 from hpcml.errors import DataError, nearest, repeated
-from hpcml.files.lines import byte_range, read_lines
+from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, open_decompressed, read_lines, uncompressed_size
 from hpcml.files.opening import decoded
-from hpcml.log import is_unicode
+from hpcml.log import is_unicode, named
 
+WHOLE_BYTES = 1 << 25  # uncompressed
+LISTS = ("articles", "documents")
+BEGIN = re.compile(rb'\s*\{\s*"(articles|documents)"\s*:\s*\[')
+CLOSING = re.compile(rb"\]?\s*\}?")  # on its own line; also matches an empty line
+END = re.compile(rb"\]\s*\}\s*$")
+EXPECTED = '{"articles": [...]} or {"documents": [...]}'
 MAX_KEYS = 100  # keys of documents kept for error messages
 
 
+def read_bioasq(task: Conversion) -> Part:
+    (path,) = task.inputs
+    comm, names = task.comm, task.options.descriptors
+    descriptors = None if names is None else mpi.run_on_root(comm, f"reading {names}", lambda: read_descriptors(names))
+    unknown: set[str] = set()
+    closed: list[bool] = []
+    corpus = Corpus(task)
+    is_small = mpi.run_on_root(task.comm, f"reading {task.input_name}", lambda: uncompressed_size(path)) <= WHOLE_BYTES
+    begin, end = (0, 0) if is_small else byte_range(comm, path)
+    with reading(task):
+        for where, article in _read_whole_file(path, task) if is_small else _read_lines(task, path, begin, end, closed):
+            with task.bad.at(where):
+                document = parse_document(_to_document(article, descriptors, unknown), corpus.fields)
+                if not document.row_id:
+                    raise ValueError("no pmid; expected the PubMed identifier")
+                corpus.add(*document[:4])
+    if not is_small and not mpi.agreed_any(comm, bool(closed)):
+        raise DataError(f"{path}: ends within its list of articles; download it again")
+    missing = sorted(set().union(*comm.allgather(unknown)))
+    if missing:
+        task.log(f"note: {len(missing):,} headings are not in {names}, such as {named(missing[0])!r}; they keep their names")
+    task.log.detail(f"{path}: all articles read; computing features")
+    part = vectorise(task, corpus)
+    if descriptors is not None:
+        part.label_titles = descriptors.titles(part.labels["Y"])
+    return part
+
+
+def _to_document(article: Any, descriptors: Descriptors | None, unknown: set[str]) -> Any:
+    if not isinstance(article, dict):
+        return article
+    document = {
+        key: value for key, value in article.items() if key not in ("pmid", "abstractText", "abstract", "meshMajor", "split")
+    }
+    abstract = article.get("abstractText") if article.get("abstractText") is not None else article.get("abstract")
+    year = article.get("year")
+    document |= {"id": article.get("pmid"), "text": abstract, "year": str(year) if isinstance(year, int) else year}
+    labels = article.get("meshMajor")
+    if descriptors is not None and isinstance(labels, list):
+        known = descriptors.identifiers
+        unknown.update(label for label in labels if isinstance(label, str) and label not in known)
+        labels = [known.get(label, label) if isinstance(label, str) else label for label in labels]
+    return document | {"labels": labels}
+
+
+def _read_whole_file(path: Path, task: Conversion) -> Iterator[tuple[object, Any]]:
+    with open_decompressed(path) as file:
+        content = file.read(WHOLE_BYTES + 1)
+    with error_location(path):
+        value = parse_json(content.removeprefix(BYTE_ORDER_MARK), f"expected {EXPECTED}")
+    name = next((name for name in LISTS if isinstance(value, dict) and isinstance(value.get(name), list)), None)
+    if name is None:
+        raise DataError(f"{path}: no list of articles; expected {EXPECTED}")
+    begin, end = task.share(len(value[name]))
+    for number, article in enumerate(value[name][begin:end], begin + 1):
+        yield f"{path}: article {number}", article
+
+
+def _read_lines(task: Conversion, path: Path, first: int, last: int, closed: list[bool]) -> Iterator[tuple[object, Any]]:
+    """Append to `closed` at the end of the list."""
+    for location, line in lines_of(task, path, first, last):
+        text = line.strip()
+        if location.block.offset == 0 and location.in_block == 0:
+            opened = BEGIN.match(text)
+            if opened is None:
+                raise DataError(f"{location}: expected {EXPECTED}, with one article per line")
+            text = text[opened.end() :].strip()
+        if CLOSING.fullmatch(text):
+            closed += [True] * bool(text)
+            continue
+        text = text.removesuffix(b",").strip()
+        expected = "expected one article per line (or a file below 32 MiB)"
+        with task.bad.at(location):
+            try:
+                article = parse_json(text, expected)
+            except RepeatedKeyError:
+                raise
+            except ValueError:
+                shorter = END.sub(b"", text)  # the list may end after the article
+                if shorter == text:
+                    raise
+                article = parse_json(shorter, expected)
+                closed.append(True)
+            yield location, article
+
+
 class Document(NamedTuple):
-    """A document: its id ("" for none), the values of each field, labels (None: unlabelled), split and group."""
+    """`row_id` and `split`: "" for none; `labels` None: unlabelled."""
 
     row_id: str
     values: list[list[str]]
@@ -51,7 +151,6 @@ DECODER = json.JSONDecoder(object_pairs_hook=_to_object)
 
 
 def parse_json(text: bytes, expected: str = "expected one object per line") -> Any:
-    """Return the value of a JSON text. Raises ValueError with the reason and what is expected."""
     content, hint = decoded(text), f"; {expected}" if expected else ""
     try:
         return DECODER.decode(content)
@@ -67,7 +166,6 @@ def parse_json(text: bytes, expected: str = "expected one object per line") -> A
 
 
 def parse_document(value: Any, fields: Sequence[Field] = PLAIN, group: str | None = None) -> Document:
-    """Return the document in a JSON value; `group` is the key of its group. Raises ValueError."""
     if not isinstance(value, dict):
         expected = "text or title" if fields == PLAIN else " or ".join(field.name for field in fields)
         raise ValueError(f"{_kind(value)}, but expected an object with the key {expected}")
@@ -92,7 +190,6 @@ def parse_document(value: Any, fields: Sequence[Field] = PLAIN, group: str | Non
 
 
 def read_field_values(value: object, field: Field) -> list[str]:
-    """Return the strings of a field; at most one without separate fields. Raises ValueError."""
     if isinstance(value, list) and field.tag:
         return [check_string(each, f"a value of {field.name}", field.whole) for each in value]
     if field.tag and not isinstance(value, str | None):
@@ -118,7 +215,7 @@ def check_string(value: object, key: str, stored: bool = True) -> str:
 
 
 def check_first(task: Conversion) -> None:
-    """Raise OptionError if the first document has a split despite --test-share, before all input is read. Local."""
+    """Refuse --test-share at the first document with a split, before all input is read. Local."""
     share, value = task.options.test_share, None
     with suppress(DataError, OSError, ValueError, StopIteration):  # the reader reports other errors
         value = parse_json(next(read_lines(task.inputs[0], task.max_line))[1].encode())
@@ -128,7 +225,6 @@ def check_first(task: Conversion) -> None:
 
 
 def read_jsonl(task: Conversion) -> Part:
-    """Read this rank's lines. Collective. Raises DataError."""
     (path,) = task.inputs
     share, ignores_splits, has_splits = task.options.test_share, task.options.ignore_splits, False
     corpus = Corpus(task)
@@ -159,7 +255,6 @@ def read_jsonl(task: Conversion) -> Part:
 
 
 def check_fields(task: Conversion, corpus: Corpus) -> None:
-    """Raise DataError for a field without values in any document; with --like, only warn. Collective."""
     if corpus.fields == PLAIN:
         return
     _, (n_documents, *counts) = mpi.exclusive_sum(task.comm, [corpus.n_rows, *corpus.has_values])

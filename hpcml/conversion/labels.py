@@ -36,7 +36,6 @@ MISSING = frozenset(("NA", "N/A", "<NA>", "NaN", "nan", "NaT", "None", "NULL", "
 
 
 def number_name(text: str) -> str | None:
-    """Return the label name of a number: "3" for 3.0, "" for a fraction; None for other text."""
     if not NUMBER.fullmatch(text):
         return None
     number = Decimal(text)
@@ -46,7 +45,6 @@ def number_name(text: str) -> str | None:
 
 
 def check_no_list(text: str) -> str:
-    """Return the value. Raises ValueError for a list written as text, such as "['farm', 'sea']"."""
     if LIST_AS_TEXT.fullmatch(text.strip()):
         raise ValueError(
             f"{named(text)!r} is a list written as text; separate labels, as in farm;sea, and use --label-separator "
@@ -70,7 +68,6 @@ INDICATORS = _Indicators({"1": 1.0, "0": 0.0, "": np.nan, 1: 1.0, 0: 0.0} | WORD
 
 
 def indicator_values(values: Any) -> np.ndarray:
-    """Return indicators as 1 or 0, NaN (missing) or infinity (invalid)."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         return values.astype(np.float64)
     try:
@@ -80,8 +77,6 @@ def indicator_values(values: Any) -> np.ndarray:
 
 
 class LabelValues:
-    """The values of label columns on one rank. `names` returns the label names after the last row."""
-
     def __init__(self, as_text: bool = False, known: Collection[str] = (), at_once: bool = False) -> None:
         """`known`: labels of --like. `at_once`: names are needed while rows are read, because labels are also features."""
         self.as_text, self.known, self.at_once = as_text, frozenset(known), at_once
@@ -91,7 +86,7 @@ class LabelValues:
         self.rewritten: dict[str, str] = {}  # column -> location of the first value whose name differs from the value
 
     def add(self, column: str, value: str, location: object) -> str:
-        """Return the key of a new value of a column. The key is the name, unless the values of all ranks decide on it."""
+        """The key is the name, unless the values of all ranks decide on it."""
         number, key = None if self.as_text else number_name(value), value
         if number is None:
             self.text.add(column)
@@ -106,7 +101,7 @@ class LabelValues:
         return self.keys[column].setdefault(value, key)
 
     def names(self, comm: mpi.Comm, keys: Iterable[str]) -> list[str]:
-        """Return the names of keys (or of names from other sources). Collective; raises DataError."""
+        """Keys may be names from other sources. Collective; raises DataError."""
         parts = comm.allgather((self.text, self.fractions, self.rewritten if self.at_once else {}))
         text = set().union(*(rank_text for rank_text, *_ in parts))
         for _, fractions, rewritten in parts:
@@ -121,7 +116,6 @@ class LabelValues:
 
 
 def missing_names(what: object, names: Collection[str]) -> str:
-    """Return a warning about names that usually mean a missing value; "" if there are none."""
     words = ", ".join(map(repr, sorted(MISSING.intersection(names))))
     return (
         f"warning: {what}: {words}: read as a label, not as a missing value; leave the value empty for unlabelled rows"
@@ -131,7 +125,6 @@ def missing_names(what: object, names: Collection[str]) -> str:
 
 
 def similar_names(what: object, names: Sequence[str]) -> str:
-    """Return a warning about names that differ only in case, Unicode form or number form; "" if there are none."""
     seen: dict[str, str] = {}
     pairs = []
     for name in names:

@@ -30,8 +30,6 @@ T = TypeVar("T")
 
 
 class Runs:
-    """This rank's words in sorted runs, in temporary files. Local; raises OSError."""
-
     def __init__(self, scratch: Path) -> None:
         self.words, self.numbers = DiskStrings(scratch), DiskArray(scratch, np.int32)
         self.counts, self.ids = DiskArray(scratch, np.int64), DiskArray(scratch, np.int64)
@@ -39,7 +37,6 @@ class Runs:
         self.samples: list[bytes] = []
 
     def add(self, words: list[str]) -> None:
-        """Append a run of words, given in the order of their numbers."""
         order = sorted(range(len(words)), key=words.__getitem__)
         self.samples += [words[number].encode() for number in order[:: min(SAMPLE, max(1, len(order) - 1))]]
         for begin in range(0, len(order), CHUNK_WORDS):
@@ -48,11 +45,9 @@ class Runs:
         self.bounds.append(len(self.words))
 
     def set_counts(self, run: int, counts: np.ndarray) -> None:
-        """Set the number of rows with each word of a run, in the order of the word numbers."""
         self.counts.put(self.bounds[run], counts[self.numbers[self.bounds[run] : self.bounds[run + 1]]])
 
     def assign_ids(self, lookup: Callable[[list[bytes]], np.ndarray]) -> None:
-        """Set the vocabulary id of every word (-1: none) to what `lookup` returns for its code."""
         for begin in range(0, len(self.words), CHUNK_WORDS):
             self.ids.put(begin, lookup(self.words.codes(begin, min(begin + CHUNK_WORDS, len(self.words)))))
 
@@ -65,21 +60,17 @@ class Runs:
 
 
 class KeyRuns:
-    """This rank's keys (int64, possibly repeated) and counts, in temporary files. Local; raises OSError."""
-
     def __init__(self, scratch: Path) -> None:
         self.keys, self.counts, self.bounds = DiskArray(scratch, np.int64), DiskArray(scratch, np.int64), [0]
         self.samples = np.zeros(0, dtype=np.int64)
         self._waiting: list[np.ndarray] = []
 
     def add(self, keys: np.ndarray, counts: np.ndarray) -> None:
-        """Add counts of keys."""
         self._waiting.append(np.stack([keys, counts]))
         if sum(part.shape[1] for part in self._waiting) >= RUN_KEYS:
             self.close()
 
     def close(self) -> None:
-        """Write the keys held in memory."""
         if self._waiting:
             keys, counts = summed(*np.concatenate(self._waiting, axis=1))
             self._waiting = []
@@ -90,7 +81,6 @@ class KeyRuns:
 
 
 def summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted distinct keys and the sum of the counts (int64) of each."""
     unique, inverse = np.unique(keys, return_inverse=True)
     return unique, np.bincount(inverse, weights=counts, minlength=unique.size).astype(np.int64)
 
@@ -98,10 +88,7 @@ def summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def cut_runs(
     comm: mpi.Comm, bounds: list[int], per_range: int, samples: list[T], term_at: Callable[[int], Any]
 ) -> list[list[slice]]:
-    """Return the slices of this rank's runs for each range of about `per_range` terms of all ranks. Collective over `comm`.
-
-    A range ends before one of the sorted `samples` of all ranks, the last ranges at the end. `term_at` returns one term.
-    """
+    """Return slices of this rank's runs per range of about `per_range` terms of all ranks. Collective over `comm`."""
     _, (total,) = mpi.exclusive_sum(comm, [bounds[-1]])
     n_ranges = comm.size * math.ceil(max(1, int(total)) / per_range / comm.size)
     ends: list[Any] = [samples[number * len(samples) // n_ranges] for number in range(1, n_ranges)] if samples else []
@@ -155,7 +142,6 @@ def merge_runs(comm: mpi.Comm, runs: Runs, min_count: int, scratch: Path) -> tup
 
 
 def merge_keys(comm: mpi.Comm, runs: KeyRuns, min_count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted keys of all ranks with a count of at least `min_count`, and the counts. Collective over `comm`."""
     with mpi.agreed(comm, "merging terms"):
         runs.close()
     nothing = np.zeros(0, dtype=np.int64)

@@ -40,17 +40,13 @@ ENTRIES = 1 << 16  # list entries per batch
 
 
 class Arrays(NamedTuple):
-    """The memory-mapped arrays of a .npz file by name, or the array of a .npy file, named ""."""
-
     path: Path
     of: dict[str, np.ndarray]
 
 
 @contextmanager
 def _opened(task: Conversion) -> Iterator[list[Arrays | None]]:
-    """Open the arrays of each input; None for a text file. Collective; every rank must finish reading before any rank leaves the
-    body.
-    """
+    """Open the arrays of each input; None for a text file. Collective: files are removed when all ranks have left the body."""
     with ExitStack() as stack:
 
         def unpack() -> list[dict[str, Path] | None]:
@@ -99,8 +95,6 @@ def _opened(task: Conversion) -> Iterator[list[Arrays | None]]:
 
 
 class Matrix(NamedTuple):
-    """A matrix: the arrays of a sparse matrix by name, or a dense array."""
-
     form: str  # a key of FORMATS; "": dense
     parts: dict[str, np.ndarray]
     dense: np.ndarray | None
@@ -108,7 +102,6 @@ class Matrix(NamedTuple):
 
 
 def find_matrix(arrays: Arrays, name: str) -> Matrix | None:
-    """Return the matrix `name` ("X", "Y") of a file, or None. Raises DataError for an unsupported form."""
     path, of = arrays
     for prefix in (f"{name}_", "") if name == "X" else (f"{name}_",):
         form = "csr" if all(f"{prefix}{part}" in of for part in FORMATS["csr"]) else ""
@@ -145,7 +138,6 @@ def find_matrix(arrays: Arrays, name: str) -> Matrix | None:
 
 
 def matrix_blocks(path: Path, matrix: Matrix, begin: int, end: int, zero: bool) -> Iterator[NumberSlice]:
-    """Yield rows begin..end of a matrix. Raises DataError."""
     dense, n_columns = matrix.dense, matrix.shape[1]
     if dense is None:
         parts = matrix.parts if matrix.form == "csr" else rows_as_csr(matrix.parts, (begin, end), matrix.shape, str(path))
@@ -159,7 +151,6 @@ def matrix_blocks(path: Path, matrix: Matrix, begin: int, end: int, zero: bool) 
 
 
 def read_npz(task: Conversion) -> Part:
-    """Read an even share of the rows. Collective. Raises DataError."""
     path, options = task.inputs[0], task.options
     with _opened(task) as (arrays, *others):
         with mpi.agreed(task.comm, f"reading {task.input_name}"):
@@ -240,7 +231,6 @@ def read_npz(task: Conversion) -> Part:
 
 
 def _values(path: Path, name: str, values: np.ndarray) -> list[Any]:
-    """Return the entries of an array. Raises DataError for strings that cannot be stored."""
     if values.dtype.kind not in "US":
         return values.tolist()
     try:
@@ -254,7 +244,6 @@ def _values(path: Path, name: str, values: np.ndarray) -> list[Any]:
 
 
 def _text_labels(path: Path, begin: int, end: int, n_rows: int) -> Iterator[str]:
-    """Yield lines begin..end of a text file with one line per row. Raises DataError, OSError."""
     number = 0
     for number, line in read_lines(path, LINE_MIB << 20):
         if begin < number <= end:

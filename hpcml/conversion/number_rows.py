@@ -50,7 +50,7 @@ class NumberSlice(NamedTuple):
 
 
 def find_non_finite(values: np.ndarray) -> int:
-    """Return the position of the first number that is not a finite float32; -1 if there is none."""
+    """-1: all numbers are finite float32."""
     with np.errstate(invalid="ignore"):
         fit = np.abs(values) <= LARGEST
     return -1 if fit.all() else int(np.argmin(fit))
@@ -59,7 +59,7 @@ def find_non_finite(values: np.ndarray) -> int:
 def dense_blocks(
     take: Callable[[int, int], np.ndarray], rows: tuple[int, int], n_columns: int, zero: bool, describe: Describe
 ) -> Iterator[NumberSlice]:
-    """Yield rows begin..end of a dense array that `take` reads. `zero`: NaN is 0. Raises DataError with `describe`."""
+    """`zero`: NaN is 0. Raises DataError with `describe`."""
     step = max(1, VALUES // max(1, n_columns))
     for low in range(*rows, step):
         values = np.require(take(low, min(low + step, rows[1])), np.float64, "W")
@@ -75,7 +75,6 @@ def dense_blocks(
 
 
 def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, int]]:
-    """Yield ranges of at least one row with about this number of values."""
     begin, last = 0, indptr.size - 1
     while begin < last:
         end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + values, side="right")) - 1)
@@ -84,7 +83,7 @@ def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, 
 
 
 def csr_blocks(parts: Any, rows: tuple[int, int], n_columns: int, what: str, zero: bool) -> Iterator[NumberSlice]:
-    """Yield rows begin..end of a CSR matrix given by its arrays (no data: values 1). `zero`: NaN is 0. Raises DataError."""
+    """No data: values 1. `zero`: NaN is 0."""
     first_row, last_row = rows
     indptr = parts["indptr"][first_row : last_row + 1].astype(np.int64)
     size = min(parts[name].shape[0] for name in ("indices", "data") if name in parts)
@@ -119,9 +118,7 @@ def csr_blocks(parts: Any, rows: tuple[int, int], n_columns: int, what: str, zer
 
 
 def rows_as_csr(parts: Any, rows: tuple[int, int], shape: tuple[int, int], what: str) -> dict[str, np.ndarray]:
-    """Return rows begin..end of a CSC or COO matrix (arrays row, col) as CSR arrays; entries keep their order within a row. Raises
-    DataError.
-    """
+    """Convert rows begin..end of a CSC or COO matrix; entries keep their order within a row."""
     is_coo, (n_rows, n_columns) = "row" in parts, shape
     entries = parts["row" if is_coo else "indices"]
     size, indptr = entries.shape[0], np.zeros(1, dtype=np.int64)
@@ -151,8 +148,6 @@ def rows_as_csr(parts: Any, rows: tuple[int, int], shape: tuple[int, int], what:
 
 
 class NumberRows(LabelledRows):
-    """This rank's rows of numbers: X, labels and, if any, ids and splits. Local."""
-
     def __init__(
         self,
         task: Conversion,
@@ -162,16 +157,11 @@ class NumberRows(LabelledRows):
         index: type = np.int64,
         others: Sequence[str] = (),
     ) -> None:
-        """`names` are the names of the features, if the source has any; `others` are its other columns.
-
-        With --like, features are matched by name if the source names them, otherwise by number. Raises ConfigError or DataError if
-        they do not match.
-        """
+        """`others`: other columns of the source. --like matches features by name if there are `names`, else by number."""
         super().__init__(task, with_ids)
         self.X, self.dropped = RowBuffer(task.scratch, index, with_data=True), 0
-        self.column_of: Callable[[np.ndarray], np.ndarray] | None = (
-            None  # column of each source feature, -1 for none; None: unchanged
-        )
+        # The column of each feature of the source, -1 for none; None: unchanged.
+        self.column_of: Callable[[np.ndarray], np.ndarray] | None = None
         self.n_features, self.feature_names = n_features, names
         like = task.like
         if like is None:
@@ -206,7 +196,6 @@ class NumberRows(LabelledRows):
             task.log(f"warning: {what}; missing columns are 0 in all rows")
 
     def add(self, block: NumberSlice) -> None:
-        """Append rows. Raises OSError."""
         lengths, indices, data = block
         if self.column_of is not None:
             rows, columns = np.repeat(np.arange(lengths.size), lengths), self.column_of(indices)
@@ -218,7 +207,6 @@ class NumberRows(LabelledRows):
         self.X.append(lengths, indices, data)
 
     def append_label_matrix(self, blocks: Iterable[NumberSlice], what: object, first_row: int = 0) -> None:
-        """Append the labels of rows, given as rows of a matrix of 0 and 1. Raises DataError for other values, OSError."""
         for block in blocks:
             if (block.data != 1).any():
                 position = int(np.argmax(block.data != 1))
@@ -227,7 +215,7 @@ class NumberRows(LabelledRows):
             self.labels.append(block.lengths, block.indices)
 
     def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the keys as `LabelledRows.row_keys`; the content of a row is its features. Collective over `comm`."""
+        """The content of a row is its features. Collective over `comm`."""
         with mpi.agreed(comm, "reading the rows"):
             if self.id_keys.count(0) or not self.id_keys:
                 features, indptr = feature_keys(None if self.feature_names is None else self.feature_names[:]), self.X.indptr[:]
@@ -240,7 +228,6 @@ class NumberRows(LabelledRows):
         return super().row_keys(comm)
 
     def leave_out(self, names: Collection[str]) -> None:
-        """Remove features from the rows. Raises OSError."""
         known = [] if self.feature_names is None else list(self.feature_names[:])
         keep = np.array([name not in names for name in known], dtype=bool)
         self.feature_names, self.n_features = list(compress(known, keep)), int(keep.sum())
@@ -257,7 +244,6 @@ class NumberRows(LabelledRows):
 def finish(
     task: Conversion, rows: NumberRows, label_names: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> Part:
-    """Return the rows as `make_part`. Collective; raises ConfigError for two sources of splits."""
     keys, groups = rows.row_keys(task.comm)
     splits = row_splits(task, keys, groups, rows.splits or None)
     about = {"n_features": rows.n_features, "feature_names": rows.feature_names, "dropped": rows.dropped}

@@ -23,8 +23,6 @@ BUFFER = 1 << 20  # bytes per read of a column
 
 
 class ParquetFile(NamedTuple):
-    """A Parquet file: its columns, and the number of rows of each row group."""
-
     path: Path
     names: list[str]
     groups: list[int]
@@ -47,7 +45,6 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def open_parquet(paths: Sequence[Path]) -> list[ParquetFile]:
-    """Return the columns and sizes of files. Raises ConfigError, DataError, OSError."""
     pyarrow()
     files = []
     for path in paths:
@@ -63,7 +60,6 @@ def open_parquet(paths: Sequence[Path]) -> list[ParquetFile]:
 
 
 def read_parquet(task: Conversion) -> Part:
-    """Read an even share of the rows. Collective. Raises DataError."""
     with mpi.agreed(task.comm, f"reading {task.input_name}"):
         pyarrow()
     files = mpi.run_on_root(task.comm, f"reading {task.input_name}", lambda: open_parquet(task.inputs))
@@ -93,7 +89,6 @@ def batches_of(
     others: list[str],
     hint: str = NAME_COLUMNS,
 ) -> Iterator[Batch]:
-    """Yield rows begin..end of a file. Raises DataError (with `hint` for a column without numbers), OSError."""
     from pyarrow import types
 
     ends = np.cumsum(file.groups)

@@ -34,8 +34,6 @@ BUFFERED = 1 << 16  # rows and labels held in memory
 
 
 class RowBuffer:
-    """Growing CSR arrays in temporary files. Local; raises OSError."""
-
     def __init__(self, scratch: Path, dtype: type = np.int64, with_data: bool = False) -> None:
         self.scratch, self.indptr, self.indices = scratch, DiskArray(scratch, np.int64), DiskArray(scratch, dtype)
         self.data = DiskArray(scratch, np.float32) if with_data else None
@@ -43,7 +41,6 @@ class RowBuffer:
         self.n_rows = 0
 
     def append(self, lengths: np.ndarray, indices: np.ndarray, data: np.ndarray | None = None) -> None:
-        """Append rows with these numbers of entries."""
         self.n_rows += len(lengths)
         self.indptr.append(self.indices.size + np.cumsum(lengths))
         self.indices.append(indices)
@@ -52,8 +49,6 @@ class RowBuffer:
 
 
 class RowIds:
-    """This rank's row ids ("": none) and line numbers (from 0), in temporary files. Local."""
-
     def __init__(self, scratch: Path) -> None:
         self.ids, self.lines = DiskStrings(scratch), DiskArray(scratch, np.int64)
         self.lines_above = 0  # of this rank's, in the file
@@ -64,18 +59,15 @@ class RowIds:
 
 
 class LabelledRows:
-    """Labels, ids, splits and keys of this rank's rows. Splits and keys are in memory, the rest in temporary files. Local; raises
-    OSError.
-    """
+    """Splits and keys are in memory, the rest is in temporary files."""
 
     def __init__(self, task: Conversion, with_ids: bool = True, at_once: bool = False) -> None:
         self.scratch = scratch = task.scratch
         self.labels = RowBuffer(scratch, np.int32)
         known = () if task.like is None else [*task.like.label_names, *task.like.renamed]
         self.label_values = LabelValues(task.options.labels_as_text, known, at_once)
-        self.locations: list[
-            tuple[int, Callable[[int], object]]
-        ] = []  # with --unique-ids: first row of each batch, and its `locate`
+        # With --unique-ids: the first row of each batch, and its `locate`.
+        self.locations: list[tuple[int, Callable[[int], object]]] = []
         self.label_numbers: defaultdict[str, int] = defaultdict(int)  # of label names
         self.label_numbers.default_factory = self.label_numbers.__len__
         self.row_ids = RowIds(scratch) if with_ids else None
@@ -93,10 +85,7 @@ class LabelledRows:
         lines: Sequence[int] | None = None,
         groups: Sequence[str] = (),
     ) -> None:
-        """Append labels, ids, splits and groups of rows. `labels` None: labels are added by number.
-
-        The labels of an unlabelled row are None. Empty `splits` or `groups`: the source has none.
-        """
+        """`labels` None: labels are added by number; a row without labels is unlabelled if its labels are None."""
         if labels is not None:
             if None in labels:
                 first = self.labels.n_rows + len(self._lengths)
@@ -115,7 +104,6 @@ class LabelledRows:
             self.flush()
 
     def flush(self) -> None:
-        """Move buffered rows to the temporary files."""
         if self._lengths:
             self.labels.append(np.array(self._lengths, dtype=np.int64), np.array(self._labels, dtype=np.int32))
         if self.row_ids is not None and self._ids:
@@ -125,7 +113,6 @@ class LabelledRows:
             del waiting[:]
 
     def keep(self, flags: np.ndarray) -> None:
-        """Keep the flagged rows (n_rows)."""
         self.flush()
         labels, row_ids = RowBuffer(self.scratch, np.int32), RowIds(self.scratch)
         for rows in slices(flags.size, BUFFERED):
@@ -142,7 +129,7 @@ class LabelledRows:
         self.unlabelled = array("q", np.flatnonzero(unlabelled[flags]).tolist())
 
     def row_keys(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the keys of the rows, and of their groups (None if no rank has any). Collective over `comm`."""
+        """Return keys of rows, and of groups (None if no rank has any). Collective over `comm`."""
         keys, id_keys, group_keys = (np.array(values, np.uint64) for values in (self.content_keys, self.id_keys, self.group_keys))
         if id_keys.size:
             keys = np.where(id_keys != 0, id_keys, keys)
@@ -152,7 +139,6 @@ class LabelledRows:
 
 
 def check_ids(task: Conversion, rows: LabelledRows) -> None:
-    """Log the number of repeated ids; with --unique-ids, raise DataError for the first. Collective."""
     comm, keys, row_ids = task.comm, np.array(rows.id_keys, np.uint64), rows.row_ids
     with_id = np.flatnonzero(keys)
     if task.options.unique_ids and not mpi.agreed_any(comm, bool(with_id.size)):
@@ -183,9 +169,7 @@ def check_ids(task: Conversion, rows: LabelledRows) -> None:
 
 @dataclass
 class Part:
-    """This rank's rows and the features and labels of all ranks. Everything except rows, `row_numbers` and `dropped` is equal on
-    all ranks.
-    """
+    """This rank's rows. Everything except rows, `row_numbers` and `dropped` is equal on all ranks."""
 
     matrices: dict[str, RowBuffer]  # X (without `data`: all values 1), Y and, if any, unknown labels
     labels: dict[str, list[str]]  # column names of each label matrix
@@ -211,11 +195,7 @@ def make_part(
     columns: Sequence[str] | None = None,
     **about: Any,
 ) -> Part:
-    """Return rows as a part of a dataset; `about`: further attributes of `Part`. Collective.
-
-    `label_names` are the names of labels that were given by number; None: labels were given by name. `columns` are the labels of
-    all rows, in order; None: the labels that occur, sorted by code points if given by name.
-    """
+    """`columns`: the labels of all rows, in order; None: those that occur. `label_names`: labels are numbers. Collective."""
     comm, like = task.comm, task.like
     by_name = label_names is None
     names = rows.label_values.names(comm, rows.label_numbers) if by_name else [name.strip() for name in label_names]

@@ -1,7 +1,9 @@
 """NLM's PubMed files: citations with MeSH headings; baseline and update files form one dataset.
 
-Each rank reads consecutive whole files. Rows are the latest citations in file order: of several versions the highest, and of that
-version the last record, unless it is deleted.
+Each rank reads consecutive whole files, one record at a time, so memory is bounded by one record. Rows are the latest citations in
+file order: of several versions the highest, and of that version the last record, unless it is deleted.
+
+The elements are those of NLM's PubMed DTD; files of the older MEDLINE DTD, with the root MedlineCitationSet, have the same records.
 """
 
 from __future__ import annotations
@@ -10,22 +12,34 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.conversion import Conversion, reading
+from hpcml.conversion.conversion import BadRecords, Conversion, reading
 from hpcml.conversion.part import Part
-from hpcml.conversion.pubmed_xml import Book, Deletion, Record, entries
 from hpcml.conversion.split import check_sizes, draw_test_rows
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.data.descriptors import read_descriptors
 from hpcml.errors import ConfigError, DataError, OptionError
+from hpcml.files.lines import DAMAGE, open_decompressed
 from hpcml.log import Progress, plural
 from hpcml.mpi.routing import Routing
 
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
+
+ROOTS = ("PubmedArticleSet", "MedlineCitationSet")
+RECORD, BOOK, DELETED = "MedlineCitation", "PubmedBookArticle", "DeleteCitation"
+WITHOUT_LABEL = ("UNLABELLED", "UNLABELED")  # label of abstract sections without a label
+BLOCK = 1 << 16  # bytes parsed at a time
+MAX_PMID, MAX_VERSION = 1 << 40, 1 << 20
+YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)")
+WRONG_ROOT = "expected a PubMed file of NLM with the root <PubmedArticleSet>"
 # Headings that indexers check for every article (NLM's indexing course).
 # fmt: off
 CHECK_TAGS = frozenset((
@@ -45,8 +59,149 @@ RANGE_KEYS = 1 << 20  # keys per rank and round
 YEARS = re.compile(r"(\d{4})(?:(-)(\d{4})?)?")
 
 
+class Key(NamedTuple):
+    pmid: int
+    version: int
+
+
+class MeshHeading(NamedTuple):
+    ui: str
+    name: str
+    major: bool
+
+
+class Record(NamedTuple):
+    """`year` is that of the issue or else of the article (0: none)."""
+
+    key: Key
+    title: str
+    abstract: list[str]
+    journal: str
+    year: int
+    headings: list[MeshHeading]
+    indexing: str
+
+
+def entries(path: Path, limit: int, bad: BadRecords) -> Iterator[Record | list[Key] | None]:
+    """Yield the records, without bad ones, the keys of each deletion, and None for a book. An entry has at most `limit` bytes."""
+    try:
+        from lxml.etree import XMLPullParser, XMLSyntaxError
+    except ImportError:
+        raise ConfigError(f"{path}: reading XML needs lxml; pip install 'hpcml[pubmed]'") from None
+    parser = XMLPullParser(
+        events=("start", "end"),
+        tag=(*ROOTS, RECORD, BOOK, DELETED, "PubmedArticle"),
+        remove_comments=True,
+        remove_pis=True,
+        resolve_entities="internal",
+        load_dtd=False,
+        no_network=True,
+    )
+    n_records, unread, root, error, block = 0, 0, "", None, b"-"  # unread: bytes after the last entry
+    with open_decompressed(path) as file:
+        while block and error is None:
+            try:
+                block = file.read(BLOCK)
+            except DAMAGE as failure:
+                if isinstance(failure, OSError) and failure.errno is not None:
+                    raise
+                raise type(failure)(f"{failure}, after record {n_records:,}") from None
+            unread += len(block)
+            try:
+                if block:
+                    parser.feed(block)
+                else:
+                    root = parser.close().tag
+            except XMLSyntaxError as failure:
+                error = failure
+            for event, element in parser.read_events():  # also those before an error
+                root = root or element.getroottree().getroot().tag
+                if root not in ROOTS:
+                    break
+                if event == "start" or element.tag in ROOTS:
+                    continue
+                try:
+                    if element.tag == RECORD:
+                        yield parse_record(element)
+                    elif element.tag == DELETED:
+                        yield [_key(each) for each in element.iterchildren("PMID")]
+                    elif element.tag == BOOK:
+                        yield None
+                except ValueError as failure:
+                    pmid = element.findtext("PMID")
+                    name = f" (PMID {pmid.strip()[:20]!r})" if pmid else ""
+                    error_there = DataError(f"{path}: record {n_records + 1:,}{name}: {failure}")
+                    if element.tag != RECORD:
+                        raise error_there from None
+                    bad.add(error_there)
+                n_records += element.tag == RECORD
+                unread = 0
+                element.clear(keep_tail=False)  # free memory
+                while element.getprevious() is not None:
+                    del element.getparent()[0]
+            where = f"{path}: record {n_records + 1:,}" if root else f"{path}"
+            if root and root not in ROOTS:
+                raise DataError(f"{path}: the root is <{root}>, but {WRONG_ROOT}")
+            if error is not None and not root and not unread:
+                raise DataError(f"{path}: the file is empty; {WRONG_ROOT}")
+            if error is not None:
+                raise DataError(f"{where}: invalid XML: {error.msg}; download or create the file again")
+            if unread > limit:
+                what = f"an entry of more than {limit >> 20} MiB; shorten it or raise --max-line-mb" if root else WRONG_ROOT
+                raise DataError(f"{where}: {what}")
+
+
+def parse_record(citation: Element) -> Record:
+    article = citation.find("Article")
+    if article is None:
+        raise ValueError("no <Article>; expected one in each <MedlineCitation>")
+    journal = article.find("Journal")
+    date = None if journal is None else journal.find("JournalIssue/PubDate")
+    issue_dates = [] if date is None else [date.find("Year"), date.find("MedlineDate")]
+    dates = [_text(element) for element in (*issue_dates, article.find("ArticleDate/Year"))]
+    abstract = []
+    for section in article.iterfind("Abstract/AbstractText"):
+        text, label = _text(section), section.get("Label", "").strip()
+        if text.strip():
+            abstract.append(f"{label}: {text}" if label and label.upper() not in WITHOUT_LABEL else text)
+    headings = []
+    for heading in citation.iterfind("MeshHeadingList/MeshHeading"):
+        descriptor = heading.find("DescriptorName")
+        if descriptor is None:
+            raise ValueError("a <MeshHeading> without <DescriptorName>")
+        ui, name = descriptor.get("UI", "").strip(), " ".join(_text(descriptor).split())
+        if not ui and not name:
+            raise ValueError("a heading has neither a UI nor a name")
+        headings.append(MeshHeading(ui, name, any(each.get("MajorTopicYN") == "Y" for each in heading)))
+    return Record(
+        key=_key(citation.find("PMID")),
+        title=_text(article.find("ArticleTitle")),
+        abstract=abstract,
+        journal="" if journal is None else _text(journal.find("Title")) or _text(journal.find("ISOAbbreviation")),
+        year=next((int(year[0]) for date in dates if (year := YEAR.search(date))), 0),
+        headings=headings,
+        indexing=citation.get("IndexingMethod", ""),
+    )
+
+
+def _key(element: Element | None) -> Key:
+    if element is None:
+        raise ValueError("no <PMID>; expected one in each <MedlineCitation>")
+    pmid, version = (_text(element).strip(), element.get("Version", "1").strip())
+    for what, number, limit in (("PMID", pmid, MAX_PMID), ("Version", version, MAX_VERSION)):
+        if not (number.isascii() and number.isdigit() and len(number) < 20 and 0 < int(number) < limit):
+            raise ValueError(f"{what} {number[:20]!r}; expected a number from 1 to {limit - 1:,}")
+    return Key(int(pmid), int(version))
+
+
+def _text(element: Element | None) -> str:
+    if element is None:
+        return ""
+    return "".join(element.itertext()) if len(element) else element.text or ""
+
+
 def parse_years(values: Collection[str]) -> list[range]:
-    """Return the years of --test-years: "2019", "2017-2019", "2019-" (and later). Raises ConfigError."""
+    """Parse "2019", "2017-2019", or "2019-" (and later)."""
     year_ranges = []
     for text in (part.strip() for value in values for part in value.split(",")):
         match = YEARS.fullmatch(text)
@@ -58,12 +213,11 @@ def parse_years(values: Collection[str]) -> list[range]:
 
 
 def record_key(pmid: int, version: int, deleted: bool = False) -> int:
-    """Return the key of a record or a deletion."""
     return (pmid << VERSION_BITS | version) << 1 | deleted
 
 
 def is_latest(keys: np.ndarray) -> np.ndarray:
-    """Return flags of the keys (n, in order) that are the last record of the highest version and not deleted."""
+    """Flag the last record of the highest version of each PMID, unless it is deleted."""
     order = np.argsort(keys >> 1, kind="stable")
     ordered = keys[order]
     last = np.diff(ordered >> 1, append=-1) != 0
@@ -75,9 +229,6 @@ def is_latest(keys: np.ndarray) -> np.ndarray:
 
 
 def select_latest(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
-    """Return whether each record (not deletion) of this rank's keys is the latest. Collective over `comm`. Each round decides on
-    some of the PMIDs.
-    """
     _, (total,) = mpi.exclusive_sum(comm, [keys.size])
     n_rounds = math.ceil(max(1, int(total)) / RANGE_KEYS / comm.size)
     flags = np.zeros(keys.size, dtype=bool)
@@ -91,7 +242,6 @@ def select_latest(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
 
 
 def read_pubmed(task: Conversion) -> Part:
-    """Read this rank's files. Collective. Raises ConfigError, DataError."""
     corpus, comm, names = Corpus(task), task.comm, task.options.descriptors
     for field in corpus.fields:
         if field.name not in (*FIELDS, *ABSTRACT):
@@ -134,10 +284,10 @@ def read_pubmed(task: Conversion) -> Part:
                         row_year.append(entry.year)
                         indexing.append(INDEXING.index(entry.indexing) if entry.indexing in INDEXING else OTHER_METHOD)
                         counts["records"] += 1
-                elif isinstance(entry, Deletion):
-                    counts["deletions"] += len(entry.keys)
-                    keys.extend(record_key(*key, deleted=True) for key in entry.keys)
-                elif isinstance(entry, Book):
+                elif entry is not None:
+                    counts["deletions"] += len(entry)
+                    keys.extend(record_key(*key, deleted=True) for key in entry)
+                else:
                     counts["books"] += 1
             progress.update(number + 1)
     progress.close()

@@ -1,6 +1,6 @@
 """The sources of `hpcml convert`: their readers, inputs and options.
 
-The reader of a source NAME is the function `read_NAME` of its module, which may also have a `check_first`.
+The reader of a source NAME is the function `read_NAME` of its module.
 """
 
 from __future__ import annotations
@@ -17,11 +17,7 @@ from hpcml.options import check_rules, option_help
 
 
 class Source(NamedTuple):
-    """A source: its reader's module, its options, and the number of input files or the names of its generators.
-
-    `is_text` None: the options decide. With `by_file`, one rank reads a file from beginning to end, so files are not unpacked
-    first.
-    """
+    """`is_text` None: the options decide. With `by_file`, one rank reads a whole file, so files are not unpacked first."""
 
     about: str
     module: str
@@ -55,8 +51,8 @@ SOURCES = {
                     ("descriptors", "empty_labels", "unique_ids", "group", "ignore_splits", *TEXT, *LINES)),
     "pubmed": Source("NLM's PubMed files: citations with MeSH headings", "pubmed", PUBMED, most=ANY, by_file=True),
     "annif": Source("Annif's document corpora", "annif", ("vocabulary", "language", "unindexed", "group", *TEXT, *LINES), most=ANY),
-    "bioasq": Source("BioASQ's JSON: articles with MeSH headings", "bioasq", ("descriptors", *TEXT, *LINES)),
-    "folder": Source("A folder of text files; folders are labels", "folder",
+    "bioasq": Source("BioASQ's JSON: articles with MeSH headings", "jsonl", ("descriptors", *TEXT, *LINES)),
+    "folder": Source("A folder of text files; folders are labels", "annif",
                      ("folder_splits", "encoding", *WORDS, *LIKE, *LINES)),
     "docstrings": Source("The docstrings of installed Python packages", "docstrings", TEXT, most=0, least=0),
     "csv": Source("CSV tables of texts or numbers", "csv_file", (*TABLE, "delimiter", "no_quotes", *LINES), None, ANY),
@@ -74,14 +70,12 @@ SOURCES = {
 
 
 def find_source(name: str) -> Source:
-    """Return the source of this name. Raises ConfigError."""
     if name not in SOURCES:
         raise ConfigError(f"no source {name!r}; {nearest(name, SOURCES, 'hpcml convert --help')}")
     return SOURCES[name]
 
 
 def options_class(names: Collection[str]) -> type[Any]:
-    """Return a class with these fields of ConvertOptions: types, defaults and help."""
     hints, texts = get_type_hints(ConvertOptions, include_extras=True), option_help(ConvertOptions)
     own = [
         (option.name, Annotated[hints[option.name], Parameter(help=texts[option.name])], option.default)
@@ -92,9 +86,7 @@ def options_class(names: Collection[str]) -> type[Any]:
 
 
 def check_options(known: Collection[str], is_text: bool | None, options: ConvertOptions) -> bool | None:
-    """Return whether rows are made from text (None: --like decides), given the options of the source. Raises ConfigError for
-    invalid options.
-    """
+    """Return whether rows are made from text (None: --like decides)."""
     from hpcml.conversion.vocabulary import parse_fields
 
     if is_text is None and (options.text or options.fields):

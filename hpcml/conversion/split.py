@@ -22,42 +22,32 @@ from hpcml.rng import uniform
 
 
 def draw_test_rows(seed: int, share: float, keys: np.ndarray) -> np.ndarray:
-    """Return whether each row, by its key (`draw_keys`), is in a random test split of this expected share."""
     return uniform(seed, "split", keys) < share
 
 
 def check_split_name(name: str) -> str:
-    """Return the name of a row's split ("": none). Raises ValueError unless `--split` accepts it."""
     if name in ("all", ".", "..") or "/" in name or "," in name:
         raise ValueError(f"split name {name!r} is not allowed; expected a name without / and comma, other than all")
     return name
 
 
 def conflicting_splits_error(share: float, name: str) -> OptionError:
-    """Return the error of --test-share for an input with the split `name`."""
     return OptionError(
         "test_share", share, f"the input has splits, such as {named(name)}; remove it, or use --ignore-splits to draw new ones"
     )
 
 
 def no_splits_error() -> OptionError:
-    """Return the error of --ignore-splits for an input without splits."""
     return OptionError("ignore_splits", True, "has no effect on an input without splits; remove it")
 
 
 class RowSplits(NamedTuple):
-    """The names of the splits, and the number of each row's split (-1: none)."""
-
     names: list[str]
     split_of_row: np.ndarray
 
 
 def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, own: list[str] | None) -> RowSplits:
-    """Return the splits of the rows: their own ("": none), or drawn by `keys` and `groups`. Collective.
-
-    Rows of the --like file and of its groups keep its splits. Warns if splits divide groups. Raises ConfigError, and DataError if
-    no row has a --group value.
-    """
+    """Rows of the --like file and of its groups keep its splits. Collective."""
     comm, share = task.comm, task.options.test_share
     if groups is None and task.options.group is not None:
         raise DataError(f"{task.input_name}: --group {task.options.group}: no row has a value for it")
@@ -90,7 +80,6 @@ def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, ow
 def _apply_like_splits(
     task: Conversion, keys: np.ndarray, groups: np.ndarray | None, names: list[str], numbers: np.ndarray
 ) -> tuple[list[str], np.ndarray]:
-    """Return all split names and the number of each row's split; rows of the --like file keep its splits. Collective."""
     comm, path = task.comm, task.options.like
     with mpi.agreed(task.comm, f"reading {task.input_name}"), DataFile(path) as dataset:
         like_names = dataset.split_names()
@@ -117,7 +106,6 @@ def _apply_like_splits(
 
 
 def check_sizes(n_test: int, n_rows: int, share: float) -> None:
-    """Raise ConfigError if test or train would be empty."""
     if n_test in (0, n_rows):
         name = "test" if n_test == 0 else "train"
         raise OptionError("test_share", share, f"the split {name} of {n_rows} rows would be empty; choose another share or seed")

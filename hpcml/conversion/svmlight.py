@@ -25,7 +25,6 @@ XMC_HEADER = "expected three numbers: rows, features, labels, as in `1000 500 30
 
 
 def _bad_rows(rows: Rows, what: str, fit: np.ndarray, expected: str) -> dict[int, str]:
-    """Return the reason for each row with labels or features (`what`) that are not `fit`."""
     if fit.all():
         return {}
     lengths, values = (rows.label_lengths, rows.labels) if what == "label" else (rows.lengths, rows.indices)
@@ -38,9 +37,6 @@ def _bad_rows(rows: Rows, what: str, fit: np.ndarray, expected: str) -> dict[int
 def _blocks(
     task: Conversion, path: Path, begin: int, end: int, check: Callable[[Rows], dict[int, str]], is_xmc: bool = False
 ) -> Iterator[Rows]:
-    """Yield the rows of the lines that start in bytes begin..end, without bad rows. `check` returns the reasons of bad rows. Raises
-    DataError, OSError.
-    """
     for offset, lines in line_blocks(path, begin, end, max_line=task.max_line):
         lines = b"\n" + lines.partition(b"\n")[2] if is_xmc and offset == 0 else lines
         text, bad = np.frombuffer(padded(lines), dtype=np.uint8), dict[int, str]()
@@ -61,7 +57,6 @@ def _blocks(
 
 
 def read_svmlight(task: Conversion) -> Part:
-    """Read this rank's lines. Collective. Raises DataError."""
     (path,) = task.inputs
     begin, end = byte_range(task.comm, path)
 
@@ -94,7 +89,6 @@ def read_svmlight(task: Conversion) -> Part:
 
 
 def read_xmc(task: Conversion) -> Part:
-    """Read this rank's lines. Collective. Raises DataError."""
     (path,) = task.inputs
     begin, end = byte_range(task.comm, path)
 

@@ -59,7 +59,6 @@ def _poisson(state, threshold):
 
 @njit
 def _background(state, law, ranks):
-    """Draw the background words of a row; return their number."""
     log_share, zipf_law = law
     n = min(_geometric(state, log_share) + _geometric(state, log_share), MAX_WORDS)
     for k in range(n):

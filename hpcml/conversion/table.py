@@ -46,8 +46,6 @@ FEW = 6  # columns named in the log
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns of a table by role."""
-
     text: tuple[str, ...] = ()
     fields: tuple[Field, ...] = PLAIN  # separate text fields
     labels: tuple[str, ...] = ()
@@ -59,10 +57,7 @@ class Roles:
 
     @classmethod
     def from_options(cls, options: ConvertOptions, names: Collection[str], fields: tuple[Field, ...] = PLAIN) -> Roles:
-        """Return the roles that the options give to these columns; `fields` are the fields of the corpus.
-
-        A name matches a column with the same white space around it or, if there is none, the column without it.
-        """
+        """A name matches a column with the same white space around it or, if there is none, the column without it."""
         lists = (options.text, options.labels, options.indicators, options.features)
         known = set(names)
         text, labels, indicators, features = (
@@ -72,11 +67,9 @@ class Roles:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return the text columns; none if rows are numbers."""
         return self.text or (tuple(field.name for field in self.fields) if self.fields != PLAIN else ())
 
     def named_columns(self) -> list[tuple[str, str]]:
-        """Return (option, column) of every named column."""
         columns = [("--text" if self.text else "--fields", name) for name in self.texts]
         columns += [("--labels", name) for name in self.labels] + [("--indicators", name) for name in self.indicators]
         others = {"--id": self.id, "--split-column": self.split, "--group": self.group}
@@ -84,7 +77,6 @@ class Roles:
         return columns + [("--features", name) for name in self.features or ()]
 
     def check(self, where: str, names: Collection[str]) -> None:
-        """Raise ConfigError unless each named column exists and is named once."""
         seen: dict[str, str] = {}
         known = set(names)
         for option, name in self.named_columns():
@@ -109,11 +101,7 @@ class Roles:
 
 
 class Batch(NamedTuple):
-    """Some rows: the values of each column with a role, and `locate`, which names a row in messages.
-
-    Feature columns are float64 arrays with NaN for missing values, and indicator columns may be; other columns are lists of
-    strings, numbers, booleans, lists of these, and None.
-    """
+    """Feature columns are float64 arrays, NaN: missing; indicator columns may be; other columns are lists of values and None."""
 
     n_rows: int
     columns: dict[str, Any]
@@ -121,14 +109,13 @@ class Batch(NamedTuple):
     file: int = 0  # number of the input file, from 0
 
     def part(self, begin: int, end: int) -> Batch:
-        """Return rows begin..end."""
         if end - begin == self.n_rows:
             return self
         columns = {name: values[begin:end] for name, values in self.columns.items()}
         return Batch(end - begin, columns, lambda row: self.locate(begin + row), self.file)
 
     def numbers(self, names: Sequence[str], zero: bool = False, *advice: str) -> Iterator[NumberSlice]:
-        """Yield the rows of these numeric columns; `zero`: NaN is 0. Raises DataError with location, column and `advice`."""
+        """`zero`: NaN is 0. Raises DataError with `advice`."""
 
         def take(begin: int, end: int) -> np.ndarray:
             return np.stack([self.columns[name][begin:end] for name in names], axis=1)
@@ -140,12 +127,10 @@ class Batch(NamedTuple):
 
 
 def row_namer(what: object, first: int) -> Callable[[int], str]:
-    """Return a function that names rows in messages, given the number of the first row (from 0)."""
     return lambda row: f"{what}: row {first + row + 1}"
 
 
 def columns_to_read(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the feature columns and the other columns to read."""
     numbers = dict.fromkeys(features)
     return list(numbers), list(dict.fromkeys(name for _, name in roles.named_columns() if name not in numbers))
 
@@ -153,9 +138,7 @@ def columns_to_read(roles: Roles, features: Sequence[str]) -> tuple[list[str], l
 def choose_features(
     task: Conversion, roles: Roles, columns: Mapping[str, Iterable[str]], index: Iterable[str] = ()
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the feature columns, and the reasons why other columns are not features. `columns` maps each column to its features;
-    `index` are index columns of the file.
-    """
+    """Return the feature columns, and the reasons why other columns are not features. `index`: index columns of the file."""
     if roles.texts or roles.features:
         return list(roles.features or ()), {}
     named = {name for _, name in roles.named_columns()}
@@ -179,8 +162,6 @@ def choose_features(
 
 
 class RowNumberSearch:
-    """Searches for columns that number or identify rows. Inactive with --features and --like."""
-
     def __init__(self, task: Conversion, roles: Roles, names: Sequence[str]) -> None:
         self.all = () if roles.features or task.like is not None else tuple(names)
         self.pieces: list[tuple[int, int]] = []  # file and number of rows of each batch
@@ -189,11 +170,9 @@ class RowNumberSearch:
 
     @property
     def names(self) -> set[str]:
-        """Return the columns whose values are still needed."""
         return {*self.first, *self.ids}
 
     def add(self, batch: Batch) -> None:
-        """Compare the values of a batch. Raises OSError."""
         self.pieces.append((batch.file, batch.n_rows))
         for name in list(self.first):
             values = batch.columns[name]
@@ -209,9 +188,7 @@ class RowNumberSearch:
 
 
 def leave_out_columns(task: Conversion, rows: NumberRows, search: RowNumberSearch, reasons: Mapping[str, str]) -> None:
-    """Remove row numbers and identifiers from the features and log all excluded columns. Collective. Raises ConfigError if no
-    feature remains.
-    """
+    """Remove row numbers and identifiers from the features. Collective. Raises ConfigError if no feature remains."""
     comm = task.comm
     parts = comm.allgather((search.pieces, search.first, list(search.ids)))
     files, sizes = np.array([piece for own, *_ in parts for piece in own] or [(0, 0)]).T  # of consecutive batches
@@ -248,9 +225,6 @@ def leave_out_columns(task: Conversion, rows: NumberRows, search: RowNumberSearc
 def read_table(
     task: Conversion, columns: list[list[str]], batches: Callable[[Roles, list[str]], Iterator[Batch]], index: Sequence[str] = ()
 ) -> Part:
-    """Read this rank's rows of tables with these columns per file; `index` are index columns of the file. Collective. Raises
-    ConfigError, DataError.
-    """
     what, names, options, like = str(task.input_name), columns[0], task.options, task.like
     corpus, roles, text_like = None, Roles.from_options(options, names), None if like is None else like.text
     if options.text or options.fields or text_like is not None:
@@ -286,7 +260,10 @@ def read_table(
                 if corpus is not None:
                     _add_texts(corpus, part, roles, options)
                 else:
-                    _add_numbers(rows, part, features, roles, options)
+                    blocks = list(part.numbers(features, options.missing_as_zero))
+                    describe_rows(rows, part, roles, options)
+                    for block in blocks:
+                        rows.add(block)
                 return part
 
             for part in task.bad.divided(range(batch.n_rows), add):
@@ -314,17 +291,8 @@ def _add_texts(corpus: Corpus, batch: Batch, roles: Roles, options: ConvertOptio
         corpus.add(ids[row], values, labels[row], splits[row], group=groups[row])
 
 
-def _add_numbers(rows: NumberRows, batch: Batch, features: Sequence[str], roles: Roles, options: ConvertOptions) -> None:
-    blocks = list(batch.numbers(features, options.missing_as_zero))
-    describe_rows(rows, batch, roles, options)
-    for block in blocks:
-        rows.add(block)
-
-
 def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions, by_number: bool = False) -> None:
-    """Append labels (unless given by number), ids, splits and groups of a batch. Raises DataError before anything is appended, and
-    OSError.
-    """
+    """Append rows. A DataError is raised before anything is appended."""
     labels, ids, splits, groups = _described(rows, batch, roles, options)
     splits, groups = splits if roles.split is not None else [], groups if roles.group is not None else []
     rows.describe(None if by_number else labels, ids, splits, groups=groups)
@@ -333,11 +301,7 @@ def describe_rows(rows: NumberRows, batch: Batch, roles: Roles, options: Convert
 def _described(
     rows: LabelledRows, batch: Batch, roles: Roles, options: ConvertOptions
 ) -> tuple[list[list[str] | None], list[str], list[str], list[str]]:
-    """Return the label keys (None: unlabelled), id, split and group of each row. Raises DataError.
-
-    A row is labelled if a cell of --labels is not empty and no indicator is missing; with --empty-labels none, every row is
-    labelled.
-    """
+    """A row is labelled if a cell of --labels is not empty and no indicator is missing, or with --empty-labels none."""
     if options.unique_ids:
         rows.locations.append((len(rows.id_keys), batch.locate))
     label_keys = [_labels(batch, row, roles.labels, options.label_separator, rows.label_values) for row in range(batch.n_rows)]
@@ -359,19 +323,13 @@ def _described(
     if roles.split is not None:
         for row, split in enumerate(splits):
             _checked(batch, row, roles.split, split, check_split_name)
-    groups = names_in_column(batch, roles.group)
-    if options.empty_labels is None and unlabelled.any():
-        return (
-            [None if is_unlabelled else row_keys for row_keys, is_unlabelled in zip(labels, unlabelled.tolist(), strict=True)],
-            ids,
-            splits,
-            groups,
-        )
-    return labels, ids, splits, groups
+    if options.empty_labels is not None:
+        unlabelled[:] = False
+    described = [None if is_unlabelled else row_keys for row_keys, is_unlabelled in zip(labels, unlabelled.tolist(), strict=True)]
+    return described, ids, splits, names_in_column(batch, roles.group)
 
 
 def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | None, values: LabelValues) -> list[str] | None:
-    """Return the keys of a row's labels; None if all cells are empty. An empty list is not an empty cell."""
     label_keys: list[str] = []
     has_list = False
     for name in columns:
@@ -388,21 +346,18 @@ def _labels(batch: Batch, row: int, columns: Sequence[str], separator: str | Non
 
 
 def names_in_column(batch: Batch, column: str | None) -> list[str]:
-    """Return the values of a column of names; "" for missing ones."""
     if column is None:
         return [""] * batch.n_rows
     return [_checked(batch, row, column, value, _name) for row, value in enumerate(batch.columns[column])]
 
 
 def invalid_number(value: float, advice: str = "use --missing-as-zero") -> str:
-    """Return the reason why a number cannot be stored."""
     if math.isnan(value):
         return f"missing number; fill it in, or {advice}"
     return f"{value:g}, {FINITE}"
 
 
 def _checked(batch: Batch, row: int, column: str, value: object, check: Callable[[Any], Any]) -> Any:
-    """Return `check(value)`; a ValueError becomes a DataError with location and column."""
     try:
         return check(value)
     except ValueError as error:
@@ -410,7 +365,6 @@ def _checked(batch: Batch, row: int, column: str, value: object, check: Callable
 
 
 def _name(value: object) -> str:
-    """Return a value as the name of a row, split or group; "" if missing. Raises ValueError."""
     if isinstance(value, (float, np.floating, Decimal)) and math.isfinite(value):
         if value != math.floor(value):
             raise ValueError(f"{value:g}, but expected a name or a whole number")
@@ -419,14 +373,13 @@ def _name(value: object) -> str:
 
 
 def _label(value: object) -> str:
-    """Return a value of a label column as text; "" if missing. Raises ValueError."""
     if isinstance(value, (float, np.floating)) and math.isfinite(value) and value == math.floor(value):
         return label_name(float(value))
     return check_no_list(_as_written(value))
 
 
 def _as_written(value: object) -> str:
-    """Return a value as pandas writes it to CSV; "" if missing. Raises ValueError."""
+    """Return a value as pandas writes it to CSV; "" if missing."""
     if isinstance(value, str):
         if "\0" in value or not is_unicode(value):
             raise ValueError(f"{named(value)!r} contains a character that cannot be stored; remove it")
@@ -442,13 +395,11 @@ def _as_written(value: object) -> str:
 
 
 def texts_of_row(batch: Batch, row: int, columns: Sequence[str], has_fields: bool) -> Values:
-    """Return the values of each field of a row. Raises DataError."""
     values = [_checked(batch, row, name, batch.columns[name][row], to_texts) for name in columns]
     return values if has_fields else [[], [text for texts in values for text in texts]]
 
 
 def to_texts(value: object) -> list[str]:
-    """Return the texts of a value. Raises ValueError."""
     if isinstance(value, str):
         return [value] if value else []
     if isinstance(value, (list, tuple, np.ndarray)):

@@ -58,7 +58,6 @@ class _Words(dict):
 
 
 def tokenize(value: str, whole: bool, find: Callable[[str, int, int], list[str]]) -> Iterator[list[str]]:
-    """Yield the tokens of a value in pieces: the value itself if it is `whole`, otherwise the matches of `find`."""
     if whole:
         yield [" ".join(value.split())] if value.strip() else []
         return
@@ -89,8 +88,6 @@ class TermCounts(NamedTuple):
 
 
 class Corpus(LabelledRows):
-    """This rank's documents as word numbers, in temporary files."""
-
     def __init__(self, task: Conversion) -> None:
         options, known, path = task.options, None if task.like is None else task.like.text, task.options.stop_words
         super().__init__(task, at_once=options.headings_as_features if known is None else known.headings)
@@ -117,7 +114,6 @@ class Corpus(LabelledRows):
 
     @property
     def n_rows(self) -> int:
-        """Return the number of documents."""
         return len(self.splits)
 
     def add(
@@ -129,7 +125,7 @@ class Corpus(LabelledRows):
         line: int | None = None,
         group: str = "",
     ) -> None:
-        """Append a document. Without `row_id`, its line or position names it. `labels` None: unlabelled. Raises OSError."""
+        """Without `row_id`, the line or position names the document. `labels` None: unlabelled."""
         self.content_keys.append(0 if row_id else string_key(TEXT, *("\x01".join(field_values) for field_values in values)))
         size = len(self.tokens)
         for number, (words, field_values) in enumerate(zip(self.words, values, strict=True)):
@@ -148,7 +144,6 @@ class Corpus(LabelledRows):
             self.close_block()
 
     def close_block(self, is_last: bool = False) -> None:
-        """Write the current block and, if the run is large or `is_last`, the words of the run. Raises OSError."""
         if self.lengths:
             tokens = np.frombuffer(bytes(self.tokens), dtype=TOKEN)
             self.blocks.append(TokenBlock(np.array(self.lengths, dtype=np.int64), tokens, len(self.runs.bounds) - 1))
@@ -165,7 +160,6 @@ class Corpus(LabelledRows):
             self.in_run = False
 
     def keep(self, flags: np.ndarray) -> None:
-        """Keep the flagged documents (n_rows) and end the last run. Raises OSError."""
         self.close_block(is_last=True)
         if flags.all():
             return
@@ -178,14 +172,11 @@ class Corpus(LabelledRows):
 
 
 def read_stop_words(path: Path) -> list[str]:
-    """Return the sorted stop words of a UTF-8 file, tokenised as text. Raises DataError."""
     return sorted(set(WORDS.findall(read_small(path).lower())))
 
 
 def vectorise(task: Conversion, corpus: Corpus) -> Part:
-    """Return the corpus as rows, weighted by the training rows or as in --like. Collective. Raises ConfigError, and DataError if no
-    word is frequent enough.
-    """
+    """Weights are from the training rows or from --like. Collective."""
     comm, like, dropped = task.comm, task.like, 0
     with mpi.agreed(comm, "computing features"):
         corpus.close_block(is_last=True)
@@ -256,7 +247,7 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
 
 
 def _count_blocks(corpus: Corpus, settings: TextSettings, with_dropped: bool) -> tuple[DiskTuples[TermCounts], int]:
-    """Return the term counts of each block and the number of words missing from the vocabulary (0 unless `with_dropped`)."""
+    """Also return the number of words missing from the vocabulary (0 unless `with_dropped`)."""
     counted, dropped = DiskTuples(corpus.scratch, TermCounts), 0
     run, word_ids_of_run = -1, np.zeros(0, dtype=np.int64)  # word number in the run -> word id in the vocabulary
     for block in corpus.blocks:
@@ -269,7 +260,6 @@ def _count_blocks(corpus: Corpus, settings: TextSettings, with_dropped: bool) ->
 
 
 def count_terms(block: TokenBlock, word_ids: np.ndarray, width: int, pairs: bool) -> TermCounts:
-    """Count the distinct terms of the rows of a block."""
     n_rows = block.lengths.size
     rows = np.repeat(np.arange(n_rows), block.lengths)
     words = word_ids[block.tokens]
@@ -286,11 +276,7 @@ def count_terms(block: TokenBlock, word_ids: np.ndarray, width: int, pairs: bool
 
 
 def weigh_terms(settings: TextSettings, block: TermCounts) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return features per row, features and their weights (None: 1) of a block.
-
-    Weights are log(tf + 1)·idf with unit length per row: computed in float64, with squares added by column, then rounded to
-    float32.
-    """
+    """Weights are computed in float64, with squares added by column, then rounded to float32. No weights: 1."""
     known = settings.vocabulary.keys
     positions = np.minimum(np.searchsorted(known, block.keys), known.size - 1)
     is_known = known[positions] == block.keys if known.size else np.zeros(block.keys.size, dtype=bool)
@@ -309,7 +295,6 @@ def weigh_terms(settings: TextSettings, block: TermCounts) -> tuple[np.ndarray, 
 
 
 def settings_of_model(model: Trained) -> TextSettings:
-    """Return the text settings of a model. Raises ConfigError if it was not trained on text, DataError."""
     raw_input = require_raw_input(model)
     if not raw_input.is_text:
         raise ConfigError(f"{model.path}: was not trained on text, or only on selected features; use a dataset")
@@ -317,7 +302,7 @@ def settings_of_model(model: Trained) -> TextSettings:
 
 
 class FewTexts:
-    """Converts texts in memory to the same bits as `hpcml convert --like`. Holds the vocabulary (about 100 bytes per word)."""
+    """Converts texts in memory to the same bits as `hpcml convert --like`; needs about 100 bytes per word."""
 
     def __init__(self, settings: TextSettings, n_labels: int) -> None:
         self.settings, self.fields, self.n_labels = settings, settings.fields, n_labels
@@ -327,11 +312,9 @@ class FewTexts:
         self.find = (WORDS_AND_BREAKS if settings.pairs else WORDS).findall
 
     def name(self, feature: int) -> str:
-        """Return the name of a feature."""
         return self.settings.vocabulary[feature : feature + 1][0]
 
     def __call__(self, texts: Sequence[Values]) -> Shard:
-        """Return unlabelled rows. Local."""
         ids: list[int] = []  # word ids; −1 for unknown words and between values
         lengths = np.zeros(len(texts), dtype=np.int64)
         for row, values in enumerate(texts):
@@ -345,12 +328,7 @@ class FewTexts:
                         self.number.get(token + end, -1) for tokens in tokenize(value, field.whole, self.find) for token in tokens
                     )
             lengths[row] = len(ids) - begin
-        counted = count_terms(
-            TokenBlock(lengths, np.array(ids, dtype=TOKEN), 0),
-            self.word_ids,
-            len(self.settings.vocabulary.words) + 1,
-            self.settings.pairs,
-        )
-        sizes, indices, data = weigh_terms(self.settings, counted)
+        block, width = TokenBlock(lengths, np.array(ids, dtype=TOKEN), 0), len(self.settings.vocabulary.words) + 1
+        sizes, indices, data = weigh_terms(self.settings, count_terms(block, self.word_ids, width, self.settings.pairs))
         data = np.ones(indices.size, dtype=np.float32) if data is None else data
         return Shard.of_csr((offsets(sizes), indices, data), len(self.settings.vocabulary), self.n_labels)

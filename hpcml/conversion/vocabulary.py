@@ -37,8 +37,6 @@ LONGEST = 1 << 14  # characters of all fields, limited by the HDF5 attribute
 
 
 class Field(NamedTuple):
-    """A key of a document, the tag of its features, and whether its values are features as a whole."""
-
     name: str
     tag: str
     whole: bool = False
@@ -49,9 +47,7 @@ PLAIN = (Field("title", ""), Field("text", ""))
 
 
 def parse_fields(specs: Iterable[str], whole: Iterable[str] = ()) -> tuple[Field, ...]:
-    """Return the fields of texts such as "title=T" and "journal" (the tag is then the name); PLAIN without any. `whole` are the
-    fields with whole values. Raises ValueError.
-    """
+    """Parse texts such as "title=T" and "journal" (the tag is then the name); PLAIN without any. Raises ValueError."""
     whole_names = list(whole)
     pairs = [(name, tag if equals else name) for name, equals, tag in (text.partition("=") for text in specs)]
     names = [name for name, _ in pairs]
@@ -76,18 +72,13 @@ def parse_fields(specs: Iterable[str], whole: Iterable[str] = ()) -> tuple[Field
 
 
 def as_texts(fields: Sequence[Field]) -> tuple[str, str]:
-    """Return records of all fields with tags, and of the names of whole fields."""
     every = [f"{field.name}={field.tag}" for field in fields], [field.name for field in fields if field.whole]
     return ",".join(map(quoted_name, every[0])), ",".join(map(quoted_name, every[1]))
 
 
 @dataclass(eq=False)
 class Vocabulary:
-    """The features of a text dataset as strings (`len`, slices): words and sorted keys (d, int64).
-
-    Words are in code-point order, and in a temporary file if there are no pairs. With `tagged`, they end with the tag of their
-    field.
-    """
+    """Words in code-point order, on disk without pairs, and sorted keys (d, int64). `tagged`: words end with a field tag."""
 
     words: Strings
     keys: np.ndarray
@@ -117,7 +108,7 @@ class Vocabulary:
 
 @dataclass
 class TextSettings:
-    """How words become values, for `--like`; `idf` (d) is None for binary values."""
+    """`idf` (d) is None for binary values."""
 
     vocabulary: Vocabulary
     pairs: bool
@@ -129,7 +120,6 @@ class TextSettings:
     headings: bool = False  # whether labels are also features
 
     def write(self, file: h5py.File) -> None:
-        """Write group `text` of a dataset."""
         group = require_group(file, "text")
         group.attrs["weighting"] = "binary" if self.idf is None else "log-idf"
         group.attrs["pairs"] = self.pairs
@@ -145,7 +135,6 @@ class TextSettings:
 
     @classmethod
     def of(cls, raw_input: RawInput, path: Path) -> TextSettings:
-        """Return the settings of a dataset or model `path` of texts. Raises DataError if they are damaged, ConfigError."""
         if VECTORISER in raw_input.attributes:
             how = "use hpcml.Dataset.from_sparse(vectoriser.transform(texts), …) in Python"
             raise ConfigError(f"{path}: its rows come from a scikit-learn vectoriser, not from hpcml convert; {how}")
@@ -172,7 +161,6 @@ class TextSettings:
 
 
 def fields_of(attributes: Mapping[str, Any]) -> tuple[Field, ...]:
-    """Return the fields of texts. Raises KeyError or ValueError if damaged."""
     if "fields" not in attributes:
         return PLAIN
     fields, whole = str(attributes["fields"]), str(attributes["whole_fields"])
@@ -180,7 +168,6 @@ def fields_of(attributes: Mapping[str, Any]) -> tuple[Field, ...]:
 
 
 def _words_of(name: str, fields: dict[str, Field], headings: bool) -> list[str]:
-    """Return the words (with tags) of a feature, or its heading. Raises ValueError."""
     if headings and name.endswith(f" {TAG}"):
         return [name]
     if not fields:
@@ -192,7 +179,6 @@ def _words_of(name: str, fields: dict[str, Field], headings: bool) -> list[str]:
 
 
 def make_vocabulary(names: Sequence[str], fields: tuple[Field, ...] = PLAIN, headings: bool = False) -> Vocabulary:
-    """Return the vocabulary of these feature names. Raises ValueError if they are not sorted."""
     tagged = {field.tag: field for field in fields} if fields != PLAIN else {}
     if not tagged and not headings and not any(" " in name for name in names):  # only words
         words, keys = list(names), np.arange(len(names)) * (len(names) + 1)
@@ -211,17 +197,15 @@ def make_vocabulary(names: Sequence[str], fields: tuple[Field, ...] = PLAIN, hea
 
 
 def pack(terms: list[bytes]) -> np.ndarray:
-    """Return terms as one array of bytes."""
     return np.frombuffer(_SEPARATOR.join(terms), dtype=np.uint8)
 
 
 def unpack(packed: np.ndarray) -> list[bytes]:
-    """Return the terms in an array made by `pack`. No term is empty."""
     return packed.tobytes().split(_SEPARATOR) if packed.size else []
 
 
 def merge_terms(comm: mpi.Comm, terms: Iterable[str]) -> list[str]:
-    """Return the distinct terms of all ranks (not empty, no NUL) in code-point order. Collective over `comm`."""
+    """Terms are not empty and have no NUL; the result is in code-point order. Collective over `comm`."""
     parts: list[list[bytes]] = [[] for _ in range(comm.size)]
     for code in (term.encode() for term in terms):
         parts[zlib.crc32(code) % comm.size].append(code)

@@ -1,4 +1,17 @@
-"""`hpcml duplicates`: near-duplicate rows of a dataset, and the consistency of its labels."""
+"""`hpcml duplicates`: near-duplicate rows of a dataset, and the consistency of its labels.
+
+Pairs are compared exactly, and the result does not depend on the number of ranks. Label consistency is how far the labels of
+near-duplicate rows agree, which estimates how far two annotators agree: C. Elkan, *Extreme multilabel learning* (2015), measures
+indexers by documents that were indexed twice by mistake.
+
+Rows with equal features form a group: each is paired with the next row of its group, and only the first row of a group is compared
+further. Rows with equal minimum hashes in a band form a bucket, which is sent to one rank. In a large bucket, each row is compared
+with the next WINDOW rows only, so the work is proportional to the number of rows for any data.
+
+For Jaccard similarity s, two rows agree on one minimum hash with probability s, on a band of r hashes with s^r, and on at least one
+of b bands with 1 − (1 − s^r)^b: A. Broder, *On the resemblance and containment of documents* (1997); J. Leskovec, A. Rajaraman, J.
+Ullman, *Mining of Massive Datasets*, chapter 3.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +19,9 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,16 +29,275 @@ from scipy.sparse.csgraph import connected_components
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile, read_feature_names
-from hpcml.data.shard import load_shard
+from hpcml.data.shard import Shard, load_shard
+from hpcml.errors import DataError, OptionError
 from hpcml.files.report import ReportedResult, cell, nan_to_none, plain, select_attributes
 from hpcml.files.table import table, write_table
-from hpcml.log import Log, plural
-from hpcml.near_duplicates.consistency import Consistency, PairLabels, measure_consistency
-from hpcml.near_duplicates.pairs import COMPARED, WINDOW, Bands, Pairs, choose_bands, find_pairs
+from hpcml.kernels.elementary import log, log1p, power
+from hpcml.kernels.rows import count_labels
+from hpcml.log import Log, Progress, plural
+from hpcml.mpi.routing import Routing
+from hpcml.near_duplicates import kernels
+from hpcml.partition import entries_of, offsets
+from hpcml.rng import bits
+from hpcml.slices import row_slices
 
+WINDOW = 64  # rows of a bucket that each row is compared with
+BANDS_AT_ONCE = 8  # 8 bytes of keys per row and band
+COMPARED = 1 << 16  # pairs per block
+LEAST_SIMILARITY = 0.1
+MISSED = 0.001  # maximum share of missed pairs at the requested similarity
+MOST_HASHES = 192
+LARGEST_BAND = 12
+SLICE = 1 << 20  # features hashed at a time
+Z = 1.959963984540054  # two-sided 95 % quantile of the normal distribution
 STEPS = np.array([0.5, 0.8, 0.9, 0.95, 1.0])  # bins of the similarity histogram
 PAIR_COLUMNS = ("row", "other_row", "id", "other_id", "similarity", "counted", "labels", "other_labels", "common_labels")
 LABEL_COLUMNS = ("number", "label", "n_rows", "base_rate", "n_pairs", "n_both", "consistency", "low", "high")
+
+
+class Bands(NamedTuple):
+    number: int
+    size: int
+
+    def recall(self, similarity: float) -> float:
+        return 1.0 if similarity >= 1 else 1 - power(1 - power(similarity, float(self.size)), float(self.number))
+
+
+def choose_bands(similarity: float) -> Bands:
+    """Return the largest bands (fewest comparisons) that miss at most MISSED of the pairs. Raises ConfigError."""
+    if not LEAST_SIMILARITY <= similarity <= 1:
+        raise OptionError("similarity", similarity, f"expected a number from {LEAST_SIMILARITY} to 1")
+    if similarity == 1:
+        return Bands(0, 1)  # equal rows are compared by their set keys
+    for size in range(LARGEST_BAND, 0, -1):
+        number = math.ceil(log(MISSED) / log1p(-power(similarity, float(size))))
+        if size * number <= MOST_HASHES:
+            break
+    return Bands(number, size)
+
+
+def feature_hashes(n_features: int) -> np.ndarray:
+    out = np.empty(n_features, np.uint32)
+    for begin in range(0, n_features, SLICE):
+        end = min(begin + SLICE, n_features)
+        out[begin:end] = bits(0, "duplicates: features", np.arange(begin, end)) >> np.uint64(32)
+    return out
+
+
+def hash_functions(bands: Bands) -> tuple[np.ndarray, np.ndarray]:
+    """Return odd factors and addends (bands × size, uint32) that derive further hashes."""
+    drawn = bits(0, "duplicates: functions", np.arange(2 * bands.number * bands.size)).reshape(2, bands.number, bands.size)
+    factors, addends = (drawn >> np.uint64(32)).astype(np.uint32)
+    return factors | np.uint32(1), addends
+
+
+class SharedRows:
+    def __init__(self, comm: mpi.Comm, shard: Shard) -> None:
+        self.comm, self.shard = comm, shard
+        self.bounds = offsets(comm.allgather(shard.n_local))
+
+    def owner_ranks(self, positions: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self.bounds, positions, "right") - 1
+
+    def local_rows(self, positions: np.ndarray) -> np.ndarray:
+        return self.shard.rows[positions - self.shard.first_local]
+
+    def fetch(self, positions: np.ndarray, indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Positions are ascending. Collective."""
+        routing = Routing(self.comm, self.owner_ranks(positions))
+        requested = routing.send(positions)
+        with mpi.agreed(self.comm, "reading rows to compare"):
+            sizes, entries = entries_of(indptr, self.local_rows(requested))
+            values = indices[entries]
+        starts = offsets(sizes)[offsets(routing.received)].tolist()
+        parts = mpi.exchange(self.comm, [values[begin:end] for begin, end in pairwise(starts)])  # owners ascend as rows do
+        return offsets(routing.answer(sizes)), np.concatenate(parts)
+
+
+@dataclass
+class Pairs:
+    """This rank's pairs (first < other, positions in the split), ascending, with similarities; and counts over all ranks."""
+
+    first: np.ndarray
+    other: np.ndarray
+    similarity: np.ndarray
+    n_empty: int = 0  # rows without features
+    n_equal: int = 0  # rows with the features of an earlier row
+    n_limited: int = 0  # times that a row was in a bucket with more rows than it was compared with
+
+
+class PairSearch:
+    """Pairs found so far: ascending codes, first · n + other, and similarities of this rank's pairs."""
+
+    def __init__(self, comm: mpi.Comm, shard: Shard, similarity: float) -> None:
+        self.comm, self.shard, self.similarity = comm, shard, similarity
+        self.rows = SharedRows(comm, shard)
+        self.codes, self.similarities = np.zeros(0, np.int64), np.zeros(0)
+        self.n_limited = 0
+
+    def compare_bucket(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
+        """Return whether each row is the first of its bucket. Collective."""
+        routing = Routing(self.comm, (keys % np.uint64(self.comm.size)).astype(np.int64))
+        keys, positions = routing.send(keys), routing.send(positions)
+        with mpi.agreed(self.comm, "sorting rows into buckets"):
+            order = np.lexsort((positions, keys))
+            keys, positions = keys[order], positions[order]
+            is_first = np.ones(keys.size, np.uint8)
+            is_first[order[1:]] = keys[1:] != keys[:-1]
+            codes = [np.zeros(0, np.int64)]  # of the bucket's pairs at most `window` apart
+            for distance in range(1, min(window, keys.size - 1) + 1):
+                starts = np.flatnonzero(keys[distance:] == keys[:-distance])
+                if not starts.size:
+                    break
+                codes.append(positions[starts] * self.shard.n_global + positions[starts + distance])
+            if window > 1:
+                self.n_limited += int(np.count_nonzero(keys[window + 1 :] == keys[: max(0, keys.size - window - 1)]))
+        self.add_similar(np.concatenate(codes))
+        return routing.answer(is_first).astype(bool)
+
+    def add_similar(self, codes: np.ndarray) -> None:
+        codes = Routing(self.comm, self.rows.owner_ranks(codes // max(1, self.shard.n_global))).send(codes)
+        with mpi.agreed(self.comm, "removing known pairs"):
+            codes = np.setdiff1d(codes, self.codes)  # each once, ascending
+        codes_found, similarities = [self.codes], [self.similarities]
+        for begin in range(0, int(mpi.allreduce_max(self.comm, codes.size)), COMPARED):
+            piece = codes[begin : begin + COMPARED]
+            first, other = np.divmod(piece, max(1, self.shard.n_global))
+            other_rows, row_numbers = np.unique(other, return_inverse=True)
+            indptr, indices = self.rows.fetch(other_rows, self.shard.indptr, self.shard.indices)
+            with mpi.agreed(self.comm, "comparing rows"):
+                rows, ends = self.rows.local_rows(first), self.shard.indptr
+                common = np.zeros(rows.size, np.int64)
+                kernels.count_common((ends, self.shard.indices), rows, (indptr, indices), row_numbers, common)
+                sizes = ends[rows + 1] - ends[rows] + indptr[row_numbers + 1] - indptr[row_numbers]
+                similarity = common / np.maximum(1, sizes - common)  # the Jaccard index
+                enough = similarity >= self.similarity
+                codes_found.append(piece[enough])
+                similarities.append(similarity[enough])
+        with mpi.agreed(self.comm, "storing pairs"):
+            all_codes = np.concatenate(codes_found)
+            order = np.argsort(all_codes, kind="stable")
+            self.codes, self.similarities = all_codes[order], np.concatenate(similarities)[order]
+
+
+def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: float, bands: Bands, log: Log) -> Pairs:
+    """Return the pairs with a Jaccard index of at least `similarity`. Collective over `comm`."""
+    features = shard.indptr, shard.indices
+    with mpi.node_first(comm):  # compile
+        none, numbers, no_keys = shard.rows[:0], np.zeros(0, np.uint32), np.zeros((1, 0), np.uint64)
+        kernels.set_keys(features, none, np.uint64(0), no_keys[0])
+        kernels.band_keys(features, none, numbers, (numbers, numbers), 1, numbers, 0, no_keys)
+        kernels.count_common(features, none, (shard.indptr, shard.indices[:0].copy()), none, none)
+    search = PairSearch(comm, shard, similarity)
+
+    # Rows with the same features.
+    present = np.flatnonzero(shard.indptr[shard.rows + 1] > shard.indptr[shard.rows])
+    rows, keys = shard.rows[present], np.zeros(present.size, np.uint64)
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        (key,) = bits(0, "duplicates: sets", np.zeros(1))
+        bad = kernels.set_keys(features, rows, key, keys)
+        if bad >= 0:
+            row = shard.first_row + int(rows[bad])
+            raise DataError(f"{dataset.path}: damaged dataset: the features of row {row} are out of order; `hpcml info` says more")
+        dataset.check_unchanged()
+    is_first = search.compare_bucket(keys, shard.first_local + present, window=1)
+    n_equal = present.size - int(np.count_nonzero(is_first))
+
+    # First rows of groups that agree on a band.
+    chosen = present[is_first]
+    with mpi.agreed(comm, "allocating hashes"):
+        hashes, (factors, addends) = feature_hashes(shard.n_features if bands.number else 0), hash_functions(bands)
+        rows = shard.rows[chosen]
+        n_values = int((shard.indptr[rows + 1] - shard.indptr[rows]).sum())
+    progress = Progress(log, "comparing rows", bands.number)
+    for begin in range(0, bands.number, BANDS_AT_ONCE):
+        bands_of_pass = slice(begin, min(begin + BANDS_AT_ONCE, bands.number))
+        functions = factors[bands_of_pass].reshape(-1), addends[bands_of_pass].reshape(-1)
+        with mpi.agreed(comm, "hashing rows"):
+            keys_of_bands = np.empty((bands_of_pass.stop - begin, rows.size), np.uint64)
+            least = np.empty(functions[0].size, np.uint32)
+            for piece in row_slices(rows.size, n_values * (1 + least.size // 8)):
+                kernels.band_keys(features, rows[piece], hashes, functions, bands.size, least, piece.start, keys_of_bands)
+        for band, keys in enumerate(keys_of_bands, begin):
+            search.compare_bucket(keys, shard.first_local + chosen, WINDOW)
+            progress.update(band + 1)
+    progress.close()
+    _, totals = mpi.exclusive_sum(comm, [shard.n_local - present.size, n_equal, search.n_limited])
+    first, other = np.divmod(search.codes, max(1, shard.n_global))
+    return Pairs(first, other, search.similarities, *(int(total) for total in totals))
+
+
+@dataclass
+class Consistency:
+    """Per label: rows with it, rows of pairs with it (once per pair), and pairs of two such rows."""
+
+    n_rows: np.ndarray
+    in_rows: np.ndarray  # rows of pairs with the label, summed over both rows
+    both: np.ndarray
+
+    @property
+    def either(self) -> np.ndarray:
+        return self.in_rows - self.both
+
+    def values(self) -> np.ndarray:
+        """Return 2 · both / (first + other) per label; NaN if no pair has the label."""
+        return 2 * self.both / np.where(self.in_rows > 0, self.in_rows, np.nan)
+
+    def intervals(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return 95 % bounds: Wilson (1927) for p = both / either; the consistency is 2p / (1 + p)."""
+        n = np.where(self.either > 0, self.either, np.nan)
+        p = self.both / n
+        middle, half = p + Z * Z / (2 * n), Z * np.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
+        low, high = ((middle + sign * half) / (1 + Z * Z / n) for sign in (-1, 1))
+        low, high = np.where(self.both > 0, low, 0 * n), np.where(self.both < self.either, high, 1 + 0 * n)  # exactly
+        return 2 * low / (1 + low), 2 * high / (1 + high)
+
+
+def measure_consistency(
+    comm: mpi.Comm, shard: Shard, pairs: Pairs, unlabelled: np.ndarray
+) -> tuple[Consistency, np.ndarray, np.ndarray]:
+    """Per row, only the pair with the most similar earlier row (the last of equal ones) counts. Collective over `comm`.
+
+    Also return whether each pair of this rank counts, and the numbers of labels (3 × pairs) of its first row, other row, and both.
+    """
+    rows, n_labels = SharedRows(comm, shard), shard.n_labels
+    counted = _flag_best_pairs(rows, pairs, ~(np.isin(pairs.first, unlabelled) | np.isin(pairs.other, unlabelled)))
+    with mpi.agreed(comm, "allocating label counts"):
+        counts = np.zeros((3, n_labels), np.int64)
+        count_labels(shard.y_indptr, shard.y_indices, shard.rows, counts[0])
+        label_counts = np.zeros((3, pairs.first.size), np.int64)
+    for begin in range(0, int(mpi.allreduce_max(comm, pairs.first.size)), COMPARED):
+        piece = slice(begin, begin + COMPARED)
+        other_rows, positions = np.unique(pairs.other[piece], return_inverse=True)
+        indptr, indices = rows.fetch(other_rows, shard.y_indptr, shard.y_indices)
+        with mpi.agreed(comm, "comparing labels"):
+            sizes, one = _entries(shard.y_indptr, shard.y_indices, rows.local_rows(pairs.first[piece]), n_labels)
+            other_sizes, other = _entries(indptr, indices, positions, n_labels)
+            both = np.intersect1d(one, other)
+            for count, entries in ((counts[1], one), (counts[1], other), (counts[2], both)):
+                positions, labels = np.divmod(entries, max(1, n_labels))
+                count += np.bincount(labels[counted[piece][positions]], minlength=n_labels)
+            label_counts[:, piece] = sizes, other_sizes, np.bincount(both // max(1, n_labels), minlength=sizes.size)
+    return Consistency(*mpi.allreduce_sum(comm, counts)), counted, label_counts
+
+
+def _flag_best_pairs(rows: SharedRows, pairs: Pairs, usable: np.ndarray) -> np.ndarray:
+    """Flag the usable pairs that are the most similar pair of their second row. Collective."""
+    routing = Routing(rows.comm, rows.owner_ranks(pairs.other))
+    columns = (pairs.first, pairs.other, pairs.similarity, usable.astype(np.uint8))
+    first, other, similarity, is_usable = (routing.send(values) for values in columns)
+    with mpi.agreed(rows.comm, "selecting pairs"):
+        order = np.lexsort((-first, -similarity, is_usable == 0, other))
+        best = np.ones(other.size, np.uint8)
+        best[order[1:]] = other[order[1:]] != other[order[:-1]]
+    return routing.answer(best & is_usable).astype(bool)
+
+
+def _entries(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of labels of each row, and position · n_labels + label of each label."""
+    sizes, positions = entries_of(indptr, rows)
+    return sizes, np.repeat(np.arange(rows.size), sizes) * n_labels + indices[positions]
 
 
 @dataclass
@@ -123,9 +396,6 @@ class Duplicates(ReportedResult):
 
 
 def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: float, output: Path | None, log: Log) -> Duplicates:
-    """Return the pairs of rows with at least this similarity and the consistency of labels. Collective over `comm`. Raises
-    ConfigError, DataError.
-    """
     begin = time.monotonic()
     bands = choose_bands(similarity)
     shard = load_shard(comm, dataset, split, unlabelled=True)
@@ -135,10 +405,10 @@ def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: f
     with mpi.agreed(comm, f"reading {dataset.path}"):
         rows = dataset.split(split) if dataset.n_unlabelled else np.zeros(0, np.int64)
         unlabelled = np.flatnonzero(np.isin(rows, dataset.labelled(rows), assume_unique=True, invert=True))
-    labels, pair_labels = measure_consistency(comm, shard, pairs, unlabelled)
+    labels, counted, label_counts = measure_consistency(comm, shard, pairs, unlabelled)
     steps = np.concatenate([[similarity], STEPS[similarity < STEPS]])
     counts = np.bincount(np.searchsorted(steps, pairs.similarity, "right") - 1, minlength=steps.size)
-    sizes = [pairs.first.size, int(np.count_nonzero(pair_labels.counted)), *counts]
+    sizes = [pairs.first.size, int(np.count_nonzero(counted)), *counts]
     _, (n_pairs, n_counted, *by_similarity) = mpi.exclusive_sum(comm, sizes)
     if pairs.n_limited:
         log(
@@ -146,7 +416,7 @@ def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: f
             "very many similar rows may be missing"
         )
     if output is not None:
-        _write_pairs(comm, dataset, split, pairs, pair_labels, output)
+        _write_pairs(comm, dataset, split, pairs, counted, label_counts, output)
     return Duplicates(
         data=dataset.path,
         split=split,
@@ -167,7 +437,9 @@ def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: f
     )
 
 
-def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, pair_labels: PairLabels, output: Path) -> None:
+def _write_pairs(
+    comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, counted: np.ndarray, label_counts: np.ndarray, output: Path
+) -> None:
     lines: list[Sequence[object]] = []
 
     def take(columns: list[np.ndarray]) -> None:
@@ -177,8 +449,7 @@ def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, pa
 
     with mpi.agreed(comm, f"reading {dataset.path}"):
         rows = dataset.split(split) if comm.rank == 0 else np.zeros(0, np.int64)
-    labels = (pair_labels.counted.astype(np.int64), pair_labels.of_first, pair_labels.of_other, pair_labels.common)
-    columns = (pairs.first, pairs.other, pairs.similarity, *labels)
+    columns = (pairs.first, pairs.other, pairs.similarity, counted.astype(np.int64), *label_counts)
     begins = range(0, pairs.first.size, COMPARED)
     mpi.stream_to_root(comm, ([column[begin : begin + COMPARED] for column in columns] for begin in begins), take)
     with mpi.agreed(comm, f"writing {output}"):

@@ -27,9 +27,7 @@ from hpcml.partition import even_bounds
 
 @dataclass(frozen=True)
 class Line:
-    """One model without weights of a magnitude below `below` (0: the unchanged model)."""
-
-    below: float
+    below: float  # minimum magnitude; 0: the unchanged model
     n_weights: int
     n_all: int  # labels × columns
     n_emptied: int  # labels that lose all weights
@@ -76,11 +74,7 @@ def prune(
     force: bool,
     log: Log,
 ) -> Pruning:
-    """Evaluate the model on a split without weights smaller than each `below`. Collective over `comm`.
-
-    Writes the last sparse model to `output`, if given. Raises ConfigError if options, model and data do not fit, DataError for a
-    file, NonFiniteError for a score that is not a number.
-    """
+    """Evaluate the model without weights smaller than each `below`; write the last model to `output`. Collective over `comm`."""
     if not isinstance(model, Model):
         raise ConfigError(f"{model.path}: a classifier has no weights to prune; expected a linear model")
     if model.combination is not None:

@@ -1,40 +1,126 @@
-"""Select features of a dataset or a model and list them: `hpcml select`."""
+"""Select features of a dataset or a model and list them: `hpcml select`.
+
+Scores of a dataset are information gain and chi-square of features for labels, from counts (Yang & Pedersen 1997).
+
+A feature is present in a row if its value is not 0. Counts are integers, summed over the ranks, and a score is computed from the
+counts alone, so its bits do not depend on the number of ranks.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from hpcml import mpi
+from hpcml import mpi, slices
 from hpcml.data.dataset import DataFile, numbers_of, read_feature_names, split_or_all
 from hpcml.data.labels import choose_labels
-from hpcml.data.shard import load_shard
+from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.evaluation.explain import select_labels
 from hpcml.files.atomic import check_output
 from hpcml.files.report import ReportedResult
 from hpcml.files.table import read_csv, write_table
+from hpcml.kernels import elementwise
+from hpcml.kernels.rows import count_features, count_labels, transpose
 from hpcml.log import Log, named, plural, visible
+from hpcml.measures import chi_square
 from hpcml.methods.online.live import n_largest, select_extremal
 from hpcml.methods.online.options import OnlineOptions
 from hpcml.model.open import kind_of, model_file
-from hpcml.reduce.dataset import can_convert_text, reduce_dataset
-from hpcml.reduce.model import SeenFeatures, reduce_model
-from hpcml.reduce.scores import SCORES, feature_scores
+from hpcml.partition import even_bounds, offsets
+from hpcml.reduce.files import SeenFeatures, can_convert_text, reduce_dataset, reduce_model
 from hpcml.reduce.select_options import DATASET, EFS, MODEL, NAMES, P, SelectOptions
 
+Score = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
+BLOCK_BYTES = 1 << 26  # counts per block of labels (at least one label)
 COLUMNS = ("rank", "feature", "name", "score", "end")
 SHOWN = 10  # feature names in the report
 
 
+def information_gain(both: np.ndarray, present: np.ndarray, positive: np.ndarray, n_rows: int) -> np.ndarray:
+    """Return the mutual information, in nats, of "the feature is present" and "the row has the label".
+
+    `both` are rows with label and feature; `present` and `positive`, of broadcastable shapes, rows with one of them.
+    """
+    total = np.zeros(both.shape)
+    for count, with_feature, with_label in (
+        (both, present, positive),
+        (present - both, present, n_rows - positive),
+        (positive - both, n_rows - present, positive),
+        (n_rows - present - positive + both, n_rows - present, n_rows - positive),
+    ):
+        expected = with_feature.astype(np.float64) * with_label
+        ratio = np.divide(count.astype(np.float64) * n_rows, expected, out=np.ones(both.shape), where=expected > 0)
+        total += count * elementwise.log(np.where(count > 0, ratio, 1.0))
+    return np.maximum(total / max(1, n_rows), 0.0)
+
+
+SCORES: dict[str, Score] = {"ig": information_gain, "chi2": chi_square}
+
+
+def _count_features(shard: Shard, rows: np.ndarray, out: np.ndarray) -> None:
+    step = slices.rows_in_slice(shard.indptr.size - 1, shard.data.size)
+    for first in range(0, rows.size, step):
+        count_features(shard.indptr, shard.indices, shard.data, rows[first : first + step], out)
+
+
+class RowsByLabel:
+    """Positions in `shard.rows` of the rows with each label: 4 bytes per label of a row."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard, counts = shard, np.zeros(shard.n_labels, np.int64)
+        count_labels(shard.y_indptr, shard.y_indices, shard.rows, counts)
+        self.ends = offsets(counts)
+        self.rows = np.empty(int(self.ends[-1]), np.int32 if shard.y_indptr.size < 1 << 31 else np.int64)
+        begins, ends = shard.y_indptr[shard.rows], shard.y_indptr[shard.rows + 1]
+        transpose(begins, ends, shard.y_indices, None, 0, self.ends[:-1].copy(), self.rows, None)
+
+    def count_both(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        both = np.zeros((labels.size, self.shard.n_features), np.int64)
+        for label, counts in zip(labels, both, strict=True):
+            _count_features(self.shard, self.shard.rows[self.rows[self.ends[label] : self.ends[label + 1]]], counts)
+        return both, np.diff(self.ends)[labels]
+
+
+def feature_scores(comm: mpi.Comm, shard: Shard, labels: np.ndarray, score: Score, over: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the score (d) of each feature over `labels`, and the rows with it (d). Collective over `comm`.
+
+    `shard` are this rank's training rows; `over` is "max", or "mean" weighted by the rows of each label. Each rank scores a range
+    of features, by blocks of labels.
+    """
+    with mpi.agreed(comm, "counting features"):
+        present, by_label = np.zeros(shard.n_features, dtype=np.int64), RowsByLabel(shard)
+        _count_features(shard, shard.rows, present)
+    mpi.allreduce_sum(comm, present)
+    begin, end = (int(bound) for bound in even_bounds(shard.n_features, comm.size)[comm.rank : comm.rank + 2])
+    own, weight = np.zeros(end - begin), 0
+    frequencies, frequency_number = np.unique(present[begin:end], return_inverse=True)
+    width = max(1, BLOCK_BYTES // (8 * max(1, shard.n_features)))
+    for first in range(0, labels.size, width):
+        with mpi.agreed(comm, "counting features with labels"):
+            both, positive = by_label.count_both(labels[first : first + width])
+        mpi.allreduce_sum(comm, both)
+        mpi.allreduce_sum(comm, positive)
+        # scores (B × d) of features in frequencies[frequency_number[j]] rows; most features never occur with most labels
+        own_both, n_rows = both[:, begin:end], shard.n_global
+        never = np.zeros((positive.size, frequencies.size), np.int64)
+        scores = score(never, frequencies, positive[:, None], n_rows)[:, frequency_number]
+        lanes, features = np.nonzero(own_both)
+        scores[lanes, features] = score(own_both[lanes, features], frequencies[frequency_number[features]], positive[lanes], n_rows)
+        for number, row in enumerate(scores):  # one by one, so that bits do not depend on the block size
+            own = np.maximum(own, row) if over == "max" else own + positive[number] * row
+        weight += int(positive.sum())
+    if over == "mean":
+        own /= max(1, weight)
+    return np.concatenate(mpi.allgather_arrays(comm, own)), present
+
+
 @dataclass
 class Selected(ReportedResult):
-    """The selected features (k, ascending), their scores, and whether they come from the top or the bottom (efs)."""
-
     by: str
     features: np.ndarray
     scores: np.ndarray  # (k)
@@ -45,12 +131,11 @@ class Selected(ReportedResult):
     n_available: int = 0
 
     def order(self) -> np.ndarray:
-        """Return positions in `features`, best first; top before bottom, then by score and number."""
+        """Top before bottom, then by score and number."""
         bottom = np.zeros(self.features.size, bool) if self.top is None else ~self.top
         return np.lexsort((self.features, -self.scores, bottom))
 
     def describe(self) -> Iterator[str]:
-        """Return the number of selected features, the best ones, and the path of the list."""
         ends = "" if self.top is None else f" ({self.top.sum():,} from the top, {(~self.top).sum():,} from the bottom)"
         yield f"{self.output}: {self.features.size:,} of {plural(self.n_available, 'feature')}, by {self.by}{ends}"
         if self.names is not None:
@@ -59,10 +144,7 @@ class Selected(ReportedResult):
 
 
 def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool, log: Log) -> str:
-    """Write the dataset or model `path` with selected features to `output`; return a report. Collective over `comm`.
-
-    Raises ConfigError for invalid options and existing outputs (without `force`), DataError for files.
-    """
+    """Write the dataset or model `path` with selected features; return a report. Collective over `comm`."""
     options.validate()
     path, output = Path(path), Path(output)
     list_path = options.list or output.with_name(f"{output.stem}.features.csv")
@@ -103,7 +185,6 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
 
 
 def choose_features(by: str, scores: np.ndarray, available: np.ndarray, options: SelectOptions, what: str) -> Selected:
-    """Return the selected ones of the `available` features (d). Raises ConfigError if there are too few."""
     keep, n_available = options.features, int(np.count_nonzero(available))
     if keep > n_available:
         raise OptionError("features", keep, f"{what} only {n_available:,} features; choose fewer")
@@ -160,7 +241,6 @@ def _choose_of_dataset(comm: mpi.Comm, dataset: DataFile, options: SelectOptions
 
 
 def _features_like(dataset: DataFile, like: Path) -> np.ndarray:
-    """Return the numbers of the features of a reduced dataset, in its order, or of a list, ascending. Raises DataError."""
     if like.suffix.lower() == ".csv":
         numbers, names = _read_list(like)
         if not any(names) or "feature_names" not in dataset.file:
@@ -187,7 +267,6 @@ def _features_like(dataset: DataFile, like: Path) -> np.ndarray:
 
 
 def write_list(path: Path, selected: Selected) -> None:
-    """Write one line per selected feature, best first. Local; raises DataError."""
     rows: list[Sequence[object]] = [COLUMNS if selected.top is not None else COLUMNS[:-1]]
     for rank, position in enumerate(selected.order().tolist(), 1):
         name = "" if selected.names is None else selected.names[position]
@@ -197,7 +276,6 @@ def write_list(path: Path, selected: Selected) -> None:
 
 
 def _read_list(path: Path) -> tuple[np.ndarray, list[str]]:
-    """Return the numbers (ascending) and names of the features in a list. Raises DataError."""
     try:
         rows = read_csv(path)
         numbers = np.array([int(row["feature"]) for row in rows], dtype=np.int64)

@@ -22,7 +22,7 @@ from hpcml.methods.bayes.solvers import fit_isotonic
 from hpcml.model.combination import MOST_PARTS, Stages, Voter, Votes, encode_votes
 from hpcml.model.linear import Model
 from hpcml.mpi import self_comm
-from hpcml.reduce.dataset import reduce_dataset
+from hpcml.reduce.files import reduce_dataset
 
 N, D, L = 150, 30, 4
 ROOM = ("bernoulli-nb", "boosted-bayes", "staged-bayes", "staged-svm")

@@ -1,6 +1,5 @@
 """User errors: one line, exit code 2 on 1 and 3 ranks, and no partial files."""
 
-import gzip
 import json
 
 import h5py
@@ -8,15 +7,6 @@ import numpy as np
 import pytest
 from support.jobs import done, refused
 from support.make import dataset, model, random_data
-
-CONVERT = {  # file: content, location in the error
-    "a.svm": (b"1 1:1\n1 2:x\n", "line 2"),
-    "b.svm": (b"", ""),
-    "c.svm": (b"1:1 2:1\n 1:1\n", ""),
-    "d.svm.gz": (gzip.compress(b"1 1:1\n" * 5000)[:40], ""),
-    "e.jsonl": (b'{"id": "1", "text": "a", "labels": ["x"]}\n{"id": \n', "line 2"),
-    "f.jsonl": (b'{"id": "1", "text": "a b", "labels": []}\n', ""),
-}
 
 
 def left(folder):
@@ -26,15 +16,6 @@ def left(folder):
 @pytest.fixture(params=[1, 3])
 def ranks(request):
     return request.param
-
-
-@pytest.mark.parametrize("name", CONVERT)
-def test_bad_text_is_refused(standing, ranks, tmp_path, name):
-    content, location = CONVERT[name]
-    (tmp_path / name).write_bytes(content)
-    source = "jsonl" if "jsonl" in name else "svmlight"
-    refused(standing(ranks, "convert", source, tmp_path / name, "-o", tmp_path / "out.h5"), f"{name}: {location}")
-    assert left(tmp_path) == [name]
 
 
 @pytest.fixture
@@ -153,7 +134,6 @@ def test_output_that_is_an_input_is_refused(standing, ranks, good, tmp_path):
 
 @pytest.mark.parametrize(("ranks", "limit"), [(2, 1_000_000), (2, 1_600_000)])
 def test_full_disk_while_training(mpirun, ranks, limit, tmp_path):
-    """The results or a checkpoint do not fit; the run can be resumed with more space."""
     data = dataset(tmp_path / "good.h5", *random_data(7, 60, 8000, 40, density=0.2))
     command = (limit, "train", "probe", data, "-o", tmp_path / "run", "--checkpoint-every", "1e-9", "--labels-per-pass", "40")
     refused(mpirun(ranks, *command, program=("-c", LIMITED)), "File too large", "; raise")

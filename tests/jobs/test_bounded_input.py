@@ -25,7 +25,6 @@ main()
 
 
 def gzip_of(path, begin, block, times, end):
-    """A gzip file of `begin`, `block` repeated and `end`; the block is packed once. Returns the path."""
     pack = zlib.compressobj(9, zlib.DEFLATED, -15)
     packed = [pack.compress(part) + pack.flush(zlib.Z_FULL_FLUSH) for part in (begin, block)]
     packed.append(pack.compress(end) + pack.flush())
@@ -39,14 +38,12 @@ def gzip_of(path, begin, block, times, end):
 
 
 def run(kind, room, *args):
-    """`hpcml args…` as one process with limited memory."""
     command = [sys.executable, "-c", CHILD, kind, str(room), *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
 
 
 @pytest.fixture(scope="module")
 def bombs(tmp_path_factory):
-    """Small files with a line of a gigabyte, and a model for the first."""
     folder = tmp_path_factory.mktemp("bombs")
     gzip_of(folder / "line.svm", b"1 1:1\n1 2:1 #", b"a" * MIB, 1024, b"\n")
     gzip_of(folder / "line.jsonl", b'{"text": "a", "labels": ["x"]}\n{"text": "', b"a" * MIB, 1024, b'"}\n')

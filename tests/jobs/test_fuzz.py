@@ -16,7 +16,6 @@ from support import damage
 
 from hpcml import mpi
 from hpcml.conversion.convert import convert
-from hpcml.conversion.jsonl import Document, parse_document, parse_json
 from hpcml.conversion.options import ConvertOptions
 from hpcml.data.info import info
 from hpcml.errors import BadRecordsError, HpcmlError
@@ -27,7 +26,6 @@ INPUTS = 60  # a multiple of the number of kinds
 
 
 def fuzz(*options):
-    """The lines that the benchmark prints."""
     command = [sys.executable, "-m", "launch.lab", "bench", "fuzz", *map(str, options)]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=280, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -68,7 +66,6 @@ jsonl = st.one_of(st.binary(max_size=40), lines_of_json.map(b"\n".join))
 
 
 def sound_or_refused(source, content, **options):
-    """Convert; what is made must be sound to `info`, and to a slow check by other means."""
     with tempfile.TemporaryDirectory() as folder:
         path, output = Path(folder, "in"), Path(folder, "out.h5")
         path.write_bytes(content)
@@ -93,24 +90,3 @@ def test_any_svmlight_is_refused_or_sound(content, zero_based):
 @given(content=jsonl, pairs=st.booleans(), binary=st.booleans())
 def test_any_json_lines_are_refused_or_sound(content, pairs, binary):
     sound_or_refused("jsonl", content, pairs=pairs, binary=binary)
-
-
-@settings(max_examples=150)
-@given(line=st.one_of(st.binary(max_size=40), values.map(json.dumps).map(str.encode), documents.map(json.dumps).map(str.encode)))
-def test_any_line_is_a_document_or_a_sentence(line):
-    try:
-        document = parse_document(parse_json(line.removesuffix(b"\n")))
-    except ValueError as error:
-        assert str(error)
-        return
-    assert isinstance(document, Document)
-    for text in (
-        document.row_id,
-        document.split,
-        *(document.labels or []),
-        *(value for field in document.values for value in field),
-    ):
-        assert isinstance(text, str)
-    for stored in (document.row_id, document.split, *(document.labels or [])):
-        assert "\0" not in stored
-        stored.encode()

@@ -19,19 +19,7 @@ def data(tmp_path):
     return dataset(tmp_path / "data.h5", X, Y, names, splits={"train": np.arange(300), "test": np.arange(300, 400)})
 
 
-@pytest.mark.parametrize("by", ["ig", "efs"])
-def test_the_same_files_on_any_number_of_ranks(standing, data, tmp_path, by):
-    found = []
-    for n in (1, 3):
-        output = tmp_path / f"on{n}.h5"
-        result = done(standing(n, "select", data, "-o", output, "--by", by, "--features", 20))
-        assert result.stdout.count("20 of 60 features") == 1
-        found.append((output.read_bytes(), output.with_name(f"on{n}.features.csv").read_bytes()))
-    assert found[0] == found[1]
-
-
 def test_what_is_selected_can_be_trained_on_and_evaluated(standing, data, tmp_path):
-    """Counts first and then a pass, or a pass and then the model's weights."""
     one = ("--label", "label2")
     done(standing(2, "train", "mbw", data, "-o", tmp_path / "efs", *one))
     reduced = tmp_path / "reduced.h5"
@@ -50,7 +38,6 @@ def test_what_is_selected_can_be_trained_on_and_evaluated(standing, data, tmp_pa
 
 
 def by_hand(path, data):
-    """How many test rows a model of label2 gets wrong, by its weights."""
     model = Model(path)
     with DataFile(data) as dataset:
         rows = np.asarray(dataset.split("test"))
@@ -63,7 +50,6 @@ def by_hand(path, data):
 
 
 def wrong(standing, model, data, target):
-    """How many test rows a model of one label gets wrong."""
     done(standing(2, "evaluate", model, data, "--csv", target))
     (row,) = table(target)
     return int(float(row["misclassified"]))

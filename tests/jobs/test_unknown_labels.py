@@ -13,7 +13,6 @@ WORDS = {"Sea": "ship wave harbour", "Farms": "wheat field plough", "Towns": "st
 
 
 def corpus(seed, n, more=()):
-    """Documents: a set of labels for each, and words of some of them."""
     rng, documents = np.random.default_rng(seed), []
     for number in range(n):
         labels = [name for name in WORDS if rng.random() < 0.4] or ["Sea"]
@@ -25,7 +24,6 @@ def corpus(seed, n, more=()):
 
 
 def check(standing, run, data, truth, folder, n_unknown, ranks=1):
-    """Compare `evaluate` with the twin for rows with these label sets. Returns the twin."""
     twin, file = Twin(run, data, truth, "all"), folder / "judged.json"
     judge = ("evaluate", run, data, "--split", "all", "--json", file, "--force")
     done(standing(ranks, *judge))
@@ -76,11 +74,10 @@ def test_unknown_labels_count_as_missed(standing, tmp_path):
 
     page = tmp_path / "page.html"
     done(standing(1, "report", run, "--data", data, "-o", page))
-    assert f"each of their {n} entries counts as missed" in page.read_text()
+    assert f"their {n} occurrences count as missed" in page.read_text()
 
 
 def test_new_and_renamed_labels_are_trained(standing, tmp_path):
-    """From texts to a retrained model with renamed, new, split and removed labels."""
     old = corpus(3, 150)
     new = []
     for number, document in enumerate(old):

@@ -1,7 +1,6 @@
 """Conversion on any number of ranks: the same bytes, the same errors, and no files after a failure."""
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import h5py
@@ -14,11 +13,8 @@ from hpcml.conversion import docstrings
 from hpcml.conversion import merging as merging_module
 from hpcml.conversion import text as text_module
 from hpcml.conversion.docstrings import flag_first_copies
-from hpcml.conversion.merging import KeyRuns, Runs, merge_keys, merge_runs
 from hpcml.conversion.split import split
-from hpcml.conversion.vocabulary import merge_terms
 from hpcml.data.info import format_info, info
-from hpcml.errors import ConfigError, DataError
 from hpcml.files import lines as lines_module
 from hpcml.log import Log
 from hpcml.mpi import self_comm
@@ -55,7 +51,6 @@ def jsonl_text(seed, n_rows, splits=True):
 
 
 def fields_text(seed, n_rows):
-    """Documents with a journal and a list of names beside title and text."""
     rng = np.random.default_rng(seed)
     lines = []
     for line in jsonl_text(seed, n_rows).splitlines():
@@ -81,7 +76,6 @@ CASES = {
 
 
 def write(comm, path, text):
-    """Make an input file that all ranks see."""
     if comm.rank == 0:
         path.write_text(text, encoding="utf-8")
     comm.Barrier()
@@ -89,7 +83,6 @@ def write(comm, path, text):
 
 
 def both(comm, source, inputs, folder, **options):
-    """Convert on `comm`, and on rank 0 alone; the report, which but for time and place is the same, and the path of the first."""
     report, expected, together = converted_alike(comm, source, inputs, folder, **options)
     for name in ("rows", "features", "labels", "nnz", "splits", "dropped_values", "unknown_entries"):
         assert getattr(report, name) == getattr(expected, name)
@@ -101,7 +94,8 @@ def test_same_bytes_on_any_number_of_ranks(comm, mpi_tmp_path, case, monkeypatch
     monkeypatch.setattr(convert_module, "NAME_CHUNK", 7)
     monkeypatch.setattr(text_module, "BLOCK_TOKENS", 50)
     monkeypatch.setattr(text_module, "RUN_WORDS", 40)
-    monkeypatch.setattr(merging_module, "RANGE_WORDS", 16)
+    for name, size in {"RANGE_WORDS": 16, "CHUNK_WORDS": 3, "SAMPLE": 2, "RUN_KEYS": 20, "RANGE_KEYS": 16}.items():
+        monkeypatch.setattr(merging_module, name, size)
     source, text, options = CASES[case]
     report, path = both(comm, source, [write(comm, mpi_tmp_path / "in", text)], mpi_tmp_path, **options)
     found = info(comm, path, [1, 2, 50])
@@ -149,82 +143,6 @@ def test_docstrings_of_a_few_modules(comm, mpi_tmp_path, monkeypatch):
         assert file.attrs["source"] == "docstrings"
 
 
-BAD = {
-    "bad last line": ("svmlight", svmlight_text(3, 40, False) + "1 0:1\n", r"in: line 41: "),
-    "bad line in the middle": ("svmlight", "1 1:1\n" * 20 + "1 2:1 1:1\n" + "1 1:1\n" * 20, r"in: line 21: "),
-    "two bad lines": ("svmlight", "1 1:1\n" * 7 + "x\n" + "1 1:1\n" * 20 + "y\n", r"in: "),
-    "bad document": ("jsonl", documents_text(30) + "{]\n" + documents_text(3), r"in: line 31: "),
-    "no label": ("svmlight", "1:1\n" * 9, r"in: no label"),
-    "empty": ("jsonl", "", r"in: the file is empty"),
-}
-
-
-@pytest.mark.parametrize("case", sorted(BAD))
-def test_every_rank_raises_the_same_error(comm, mpi_tmp_path, case):
-    source, text, pattern = BAD[case]
-    path = write(comm, mpi_tmp_path / "in", text)
-    with pytest.raises(DataError, match=pattern) as caught:
-        convert_on(comm, source, [path], mpi_tmp_path / "out.h5")
-    assert len(set(comm.allgather(str(caught.value)))) == 1
-    assert [entry.name for entry in mpi_tmp_path.iterdir()] == ["in"]
-    comm.Barrier()
-
-
-def test_splits_of_the_input_with_test_share(comm, mpi_tmp_path):
-    """Bad records in front of the first split, and behind it, do not change the sentence."""
-    with_splits = [json.dumps({"text": f"a{n} b", "labels": ["x"], "split": "dev"}) for n in range(30)]
-    text = "\n".join([json.dumps({"text": "first"}), "{", *with_splits, "{"])
-    path = write(comm, mpi_tmp_path / "in", text)
-    with pytest.raises(ConfigError, match="--test-share") as caught:
-        convert_on(comm, "jsonl", [path], mpi_tmp_path / "out.h5", test_share=0.3)
-    assert len(set(comm.allgather(str(caught.value)))) == 1
-    assert [entry.name for entry in mpi_tmp_path.iterdir()] == ["in"]
-    comm.Barrier()
-    converted_alike(comm, "jsonl", [path], mpi_tmp_path, test_share=0.3, ignore_splits=True, skip_bad=2)
-
-
-def test_merging_terms_and_counts(comm, mpi_tmp_path, monkeypatch):
-    monkeypatch.setattr(merging_module, "RUN_KEYS", 2)
-    monkeypatch.setattr(merging_module, "RANGE_KEYS", 3)
-    words = [f"w{n}" for n in range(comm.rank, comm.rank + 4)]
-    counts = np.arange(4, dtype=np.int64) + 1
-    total = {}
-    for rank in range(comm.size):
-        for n, count in enumerate(counts.tolist()):
-            total[rank + n] = total.get(rank + n, 0) + count
-    assert merge_terms(comm, words) == sorted(f"w{n}" for n in total)
-    runs = KeyRuns(mpi_tmp_path)
-    for part in (slice(3), slice(3, 4), slice(0)):
-        runs.add(np.arange(comm.rank, comm.rank + 4)[part], counts[part])
-    keys, sums = merge_keys(comm, runs, 3)
-    assert dict(zip(keys.tolist(), sums.tolist(), strict=True)) == {n: count for n, count in total.items() if count >= 3}
-    assert keys.tolist() == sorted(keys)
-
-
-def test_merging_runs_of_words(comm, mpi_tmp_path, monkeypatch):
-    """Ranks with several runs, with one and with none; ranges of a few words."""
-    monkeypatch.setattr(merging_module, "RANGE_WORDS", 3)
-    monkeypatch.setattr(merging_module, "CHUNK_WORDS", 2)
-    monkeypatch.setattr(merging_module, "SAMPLE", 2)
-    of_ranks = [
-        [[f"{letter}{n * (rank + run + 1) % 7}" for n in range(1, 6)] for run, letter in enumerate("bäa"[: (rank + 1) % 4])]
-        for rank in range(comm.size)
-    ]
-    total = Counter(word for runs in of_ranks for run in runs for word in run)
-    runs = Runs(mpi_tmp_path)
-    for number, words in enumerate(of_ranks[comm.rank]):
-        runs.add(words)
-        runs.set_counts(number, np.ones(len(words), dtype=np.int64))
-    for min_count in (1, 2):
-        expected = sorted(word for word, count in total.items() if count >= min_count)
-        found, sums = merge_runs(comm, runs, min_count, mpi_tmp_path)
-        assert found[:] == expected
-        assert sums.tolist() == [total[word] for word in expected]
-        for number, words in enumerate(of_ranks[comm.rank]):
-            places = [expected.index(word) if word in expected else -1 for word in words]
-            assert runs.word_ids(number).tolist() == [*places, -1]
-
-
 def test_first_of_equal_texts_over_ranks(comm):
     texts = ["same", f"own {comm.rank}", "same", f"shared {comm.rank // 2}"]
     assert flag_first_copies(comm, texts) == [comm.rank == 0, True, False, comm.rank % 2 == 0]
@@ -233,7 +151,6 @@ def test_first_of_equal_texts_over_ranks(comm):
 
 
 def test_compressed_input_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatch):
-    """Rank 0 unpacks the file once, and no copy remains."""
     import lzma
 
     kinds, unpacked = [], lines_module.unpacked

@@ -7,11 +7,9 @@ from support import make
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
-from hpcml.reduce.dataset import reduce_dataset
-from hpcml.reduce.scores import SCORES, feature_scores
+from hpcml.reduce.files import reduce_dataset
 from hpcml.reduce.select import select
 from hpcml.reduce.select_options import SelectOptions
 
@@ -19,7 +17,6 @@ pytestmark = pytest.mark.mpi
 
 
 def make_data(comm, folder, n_rows, negative=None):
-    """On rank 0 of `comm`: data ≥ 0 but for one row, with names and splits."""
     with mpi.agreed(comm, "making the data"):
         if comm.rank == 0:
             X, Y = make.random_data(n_rows, n_rows, 40, 5)
@@ -33,7 +30,6 @@ def make_data(comm, folder, n_rows, negative=None):
 
 
 def make_model(comm, folder):
-    """On rank 0 of `comm`: a model with the state of a balanced Winnow that has seen every third feature."""
     with mpi.agreed(comm, "making the model"):
         if comm.rank == 0:
             draws, features = np.random.default_rng(3), np.arange(0, 40, 3)
@@ -48,19 +44,7 @@ def make_model(comm, folder):
 
 
 def read(comm, path):
-    """The bytes of a file that rank 0 sees."""
     return make.by_one_rank(comm, path.read_bytes)
-
-
-@pytest.mark.parametrize(("by", "over"), [("ig", "max"), ("chi2", "mean")])
-@pytest.mark.parametrize("n_rows", [0, 3, 200])
-def test_scores(comm, mpi_tmp_path, by, over, n_rows):
-    found = []
-    with DataFile(make_data(comm, mpi_tmp_path, n_rows)) as data:
-        for ranks in (mpi.self_comm(), comm):
-            scores, present = feature_scores(ranks, load_shard(ranks, data, "train"), np.arange(1, 5), SCORES[by], over)
-            found.append((scores.tobytes(), present.tobytes()))
-    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("n_rows", [1, 200])

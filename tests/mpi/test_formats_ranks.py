@@ -11,14 +11,18 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support import bad_records
 from support.compressed import zipped, zstd
 from support.converted import convert_on, converted_alike, options_of
 from support.formats import as_arff, as_csv, as_h5ad, as_h5ad_of_07, as_xmc, frame, matrices
+from support.make import by_one_rank
+from support.pubmed_records import AWKWARD, deletion, document, record
 
 import hpcml
-from hpcml.conversion import csv_file, parquet
+from hpcml import mpi
+from hpcml.conversion import arff, csv_file, parquet, pubmed
 from hpcml.conversion.convert import convert
-from hpcml.errors import HpcmlError
+from hpcml.errors import DataError, HpcmlError
 
 pytestmark = pytest.mark.mpi
 TEXT = {"text": ("title", "text"), "labels": ("topics",), "label_separator": ";", "id": "id", "split_column": "split"}
@@ -79,7 +83,6 @@ def make_files(folder):
 
 @pytest.fixture
 def files(comm):
-    """A folder with one file of each kind, made once per process group."""
     if not FOLDERS:
         FOLDERS.append(Path(comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)))
         if comm.rank == 0:
@@ -128,8 +131,6 @@ def test_same_bytes_on_any_number_of_ranks(comm, files, mpi_tmp_path, case, monk
 
 
 class Lines(list):
-    """A log that keeps its lines."""
-
     def __call__(self, message, has_lines=False):
         self.append(message)
 
@@ -205,6 +206,10 @@ L = {"labels": ("l",)}
 IDS = L | {"id": "a", "features": ("a",), "unique_ids": True}
 HEAD = "@relation r\n@attribute a numeric\n@attribute l {x,y}\n@data\n"
 BAD = {  # source, how to write the input, options, words of the error
+    "svmlight": ("svmlight", text("1 1:1\n" * 20 + "1 2:1 1:1\n" + "1 1:1\n" * 20), {}, "in: line 21: "),
+    "svmlight without labels": ("svmlight", text("1:1\n" * 9), {}, "in: no label"),
+    "jsonl": ("jsonl", text('{"text": "a", "labels": ["x"]}\n' * 30 + "{]\n"), {}, "in: line 31: "),
+    "jsonl empty": ("jsonl", text(""), {}, "in: the file is empty"),
     "csv column": ("csv", text(ROWS), {"labels": ("m",)}, "--labels m"),
     "csv number": ("csv", text(ROWS + "one,x\n" + ROWS[4:]), L, "line 32: column 'a'"),
     "csv short": ("csv", text(ROWS + "3\n"), L, "line 32"),
@@ -251,7 +256,6 @@ def test_bad_input_gives_the_same_error_on_every_rank(comm, mpi_tmp_path, case):
 
 
 def test_rows_in_memory_of_all_ranks(comm, mpi_tmp_path):
-    """The last rank has no rows."""
     X, Y = matrices(9)
     folder, data = Path(mpi_tmp_path), frame(9, X.shape[0])
     bounds = [*np.linspace(0, X.shape[0], max(2, comm.size)).astype(int), X.shape[0]][: comm.size + 1]
@@ -280,7 +284,6 @@ def test_rows_in_memory_of_all_ranks(comm, mpi_tmp_path):
 
 
 def write_numbering(folder):
-    """Write files with columns that only number or name the rows."""
     import pandas as pd
 
     rng = np.random.default_rng(5)
@@ -313,3 +316,88 @@ def test_columns_that_number_rows_are_excluded(comm, mpi_tmp_path, names, monkey
     with pytest.raises(HpcmlError, match=r"column 'b' is missing, a feature of --like .*"):
         convert_on(comm, source, [folder / name for name in names], folder / "new.h5", like=path, **options)
     assert not (folder / "new.h5").exists()
+
+
+@pytest.fixture
+def pubmed_files(comm, mpi_tmp_path):
+    folder, records = Path(mpi_tmp_path), list(AWKWARD.values())
+    paths = [folder / f"{number}.xml" for number in range(5)]
+    if comm.rank == 0:
+        for number, path in enumerate(paths):
+            again = [record(101 + pmid, f"again {number}", version=f' Version="{1 + pmid % 2}"') for pmid in range(number, 40, 7)]
+            gone = deletion(*((101 + pmid, 1) for pmid in range(number, 50, 9)))
+            path.write_bytes(document("".join([*records[number::5], *again, gone])))
+    comm.Barrier()
+    return paths
+
+
+@pytest.mark.parametrize("options", [{"test_years": ("1998,2011",), "pairs": True}, {"test_share": 0.3, "seed": 3}])
+def test_same_bytes_of_pubmed_on_any_number_of_ranks(comm, pubmed_files, options, monkeypatch):
+    monkeypatch.setattr(pubmed, "RANGE_KEYS", 7)
+    converted_alike(comm, "pubmed", pubmed_files, pubmed_files[0].parent, **options)
+
+
+def test_a_damaged_file(comm, pubmed_files):
+    folder = pubmed_files[0].parent
+    if comm.rank == 0:
+        pubmed_files[-1].write_bytes(pubmed_files[-1].read_bytes()[:-40])
+    comm.Barrier()
+    with pytest.raises(DataError, match=r"4\.xml: record \d+: "):
+        convert_on(comm, "pubmed", pubmed_files, folder / "out.h5")
+    comm.Barrier()
+    assert sorted(path.name for path in folder.iterdir()) == [f"{number}.xml" for number in range(5)]
+
+
+PLACES = [0, 3, 3, 44, 45, 89]
+
+
+@pytest.fixture
+def case(comm, mpi_tmp_path, request, monkeypatch):
+    monkeypatch.setattr(csv_file, "CSV_BLOCK", 300)
+    monkeypatch.setattr(arff, "BATCH", 16)
+    name, places = request.param
+    path = Path(mpi_tmp_path) / ("in.csv" if "csv" in name else "in.jsonl")
+    expected = comm.bcast(bad_records.CASES[name].write(path, places) if comm.rank == 0 else None)
+    return bad_records.CASES[name], path, expected
+
+
+@pytest.mark.parametrize("case", [(name, PLACES) for name in bad_records.CASES], indirect=True, ids=bad_records.CASES)
+def test_skipped_records_give_the_same_bytes(comm, case):
+    made, path, _ = case
+    report, alone, _ = converted_alike(comm, made.source, [path], path.parent, skip_bad=6, **made.options)
+    assert report.skipped_records == alone.skipped_records == 6
+
+
+ERRORS = {"several": (PLACES, 5), "many": (list(range(0, 88, 4)), 12)}
+
+
+@pytest.mark.parametrize(
+    ("case", "most"),
+    [((name, places), most) for places, most in ERRORS.values() for name in bad_records.CASES],
+    indirect=["case"],
+    ids=[f"{name}, {kind}" for kind in ERRORS for name in bad_records.CASES],
+)
+def test_bad_records_give_the_same_error(comm, case, most):
+    made, path, expected = case
+
+    def message_on(ranks, name):
+        with pytest.raises(DataError) as caught:
+            convert_on(ranks, made.source, [path], path.with_name(name), skip_bad=most, **made.options)
+        return str(caught.value)
+
+    together = message_on(comm, "together.h5")
+    alone = by_one_rank(comm, lambda: message_on(mpi.self_comm(), "alone.h5"))
+    assert together == alone
+    assert all(line.startswith(f"  {each}") for line, each in zip(together.splitlines()[1:], expected[:10], strict=True))
+
+
+@pytest.mark.parametrize("n", [9, 10])
+@pytest.mark.parametrize("end", ['"c,d\n', "z," + " " * (1 << 20) + "\n"], ids=["quote", "long"])
+def test_fatal_error_comes_after_ten_earlier_bad_records(comm, mpi_tmp_path, n, end):
+    path = Path(mpi_tmp_path) / "in.csv"
+    if comm.rank == 0:
+        path.write_text("text,l\n" + "a,b\n" * 40 + "x\n" * n + "a,b\n" * 9 + '"q",b\n' + end)
+    comm.Barrier()
+    with pytest.raises(DataError, match="at least 10 bad records" if n >= 10 else f"line {52 + n}: ") as caught:
+        convert_on(comm, "csv", [path], path.with_name("out.h5"), text=("text",), labels=("l",), max_line_mb=1)
+    assert len(set(comm.allgather(str(caught.value)))) == 1

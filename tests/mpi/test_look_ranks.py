@@ -13,7 +13,7 @@ from hpcml.evaluation.explain import explain
 from hpcml.files import atomic
 from hpcml.log import Log
 from hpcml.model.open import share_model
-from hpcml.near_duplicates import consistency, pairs, search
+from hpcml.near_duplicates import search
 from hpcml.near_duplicates.search import find_duplicates
 
 pytestmark = pytest.mark.mpi
@@ -30,10 +30,9 @@ def on_ranks_and_alone(comm, work):
 @pytest.mark.parametrize("n_rows", [1, 3, 160])
 @pytest.mark.parametrize("window", [2, 64])
 def test_the_same_pairs_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatch, n_rows, window):
-    monkeypatch.setattr(pairs, "WINDOW", window)
-    monkeypatch.setattr(pairs, "BANDS_AT_ONCE", 3)
-    for module in (pairs, consistency, search):
-        monkeypatch.setattr(module, "COMPARED", 7)
+    monkeypatch.setattr(search, "WINDOW", window)
+    monkeypatch.setattr(search, "BANDS_AT_ONCE", 3)
+    monkeypatch.setattr(search, "COMPARED", 7)
     path = mpi_tmp_path / "data.h5"
     more = {"row_ids": [f"doc {row}" for row in range(n_rows)], "splits": {"some": np.arange(0, n_rows, 2)}}
     make.by_one_rank(comm, lambda: alike_data(path, np.random.default_rng(3), n_rows, **more))

@@ -1,7 +1,5 @@
 """A text stream on any number of ranks: the same rows, line numbers and errors."""
 
-import gzip
-
 import numpy as np
 import pytest
 from support import make
@@ -38,7 +36,6 @@ def source(comm, mpi_tmp_path):
 
 
 def joined(blocks):
-    """All rows of consecutive blocks."""
     lengths, indices, data, label_lengths, labels = (
         np.concatenate(column)
         for column in zip(*((np.diff(b.indptr), b.indices, b.data, np.diff(b.y_indptr), b.labels) for b in blocks), strict=True)
@@ -78,18 +75,6 @@ def test_all_ranks_name_the_bad_line(comm, mpi_tmp_path, block_bytes, bad_row):
     assert str(caught.value).startswith(f"{path}: line {bad_row + 3}: ")
 
 
-def test_unreadable_files_are_refused(comm, mpi_tmp_path):
-    with pytest.raises(DataError, match="No such file"):
-        SvmlightStream(comm, mpi_tmp_path / "missing")
-    path = mpi_tmp_path / "half.gz"
-    make.by_one_rank(comm, lambda: path.write_bytes(gzip.compress(text(2))[:-200]))
-    with pytest.raises(DataError, match=r"half\.gz: "), SvmlightStream(comm, path) as stream:
-        list(stream)
-    make.by_one_rank(comm, lambda: path.write_bytes(b"# nothing\n"))
-    with pytest.raises(DataError, match=r"half\.gz: "), SvmlightStream(comm, path) as stream:
-        list(stream)
-
-
 @pytest.fixture
 def model(comm, mpi_tmp_path):
     rng, path = np.random.default_rng(3), mpi_tmp_path / "model.h5"
@@ -111,12 +96,3 @@ def test_predictions_are_the_same_bytes(comm, source, model, mpi_tmp_path, monke
         assert comm.bcast(output.read_bytes() if comm.rank == 0 else None) == reference.read_bytes()
     with pytest.raises(ConfigError, match="exists already"):
         predict_text(comm, Model(model), source, output, False, Log(1))
-
-
-def test_an_error_leaves_no_file(comm, model, mpi_tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "BLOCK_BYTES", 200)
-    make.by_one_rank(comm, lambda: (mpi_tmp_path / "bad.svm").write_bytes(text(4, 50)))
-    with pytest.raises(DataError, match=r"bad\.svm: line 53: "):
-        predict_text(comm, Model(model), mpi_tmp_path / "bad.svm", mpi_tmp_path / "out.csv", True, Log(1))
-    comm.Barrier()
-    assert sorted(path.name for path in mpi_tmp_path.iterdir()) == ["bad.svm", "model.h5"]

@@ -1,6 +1,5 @@
 """Unlabelled and empty rows on any number of ranks: the same bytes, rows and counts."""
 
-import csv
 import json
 
 import numpy as np
@@ -25,7 +24,6 @@ TEXTS = ["ship port storm", "corn wheat plough", "ship corn storm", ""]
 
 
 def documents(n):
-    """Yield documents; every fifth is unlabelled, and every fourth has no words."""
     for number in range(n):
         labels = None if number % 5 == 2 else [["sea"], ["farm"], ["sea", "farm"], ["sea"]][number % 4]
         split = "train" if number < n // 2 else "new" if number % 5 == 2 and number > n - 9 else "test"
@@ -40,20 +38,6 @@ def data(comm, mpi_tmp_path):
     return path
 
 
-def test_tables_give_the_same_bytes(comm, mpi_tmp_path):
-    def write():
-        with (mpi_tmp_path / "in.csv").open("w", newline="") as out:
-            csv.writer(out).writerows(
-                [["x", "l", "i"], *([(k * 7) % 50 + 1, ["a", "", "b"][k % 3], [0, 1, "", 1][k % 4]] for k in range(50))]
-            )
-
-    by_one_rank(comm, write)
-    report, _, path = converted_alike(comm, "csv", [mpi_tmp_path / "in.csv"], mpi_tmp_path, labels=("l",), indicators=("i",))
-    with DataFile(path) as dataset:
-        assert dataset.map("unlabelled").tolist() == [k for k in range(50) if k % 3 == 1 or k % 4 == 2]
-    assert report.unlabelled == dataset.n_rows - sum(k % 3 != 1 and k % 4 != 2 for k in range(50))
-
-
 def test_ranks_share_the_labelled_rows(comm, data):
     with DataFile(data) as dataset:
         for split in ("all", "train", "train,test"):
@@ -62,7 +46,7 @@ def test_ranks_share_the_labelled_rows(comm, data):
                 rows = np.concatenate(mpi.allgather_arrays(comm, shard.first_row + shard.rows))
                 assert np.array_equal(rows, dataset.split(split) if unlabelled else dataset.labelled_split(split))
                 assert shard.n_global == rows.size
-        with pytest.raises(ConfigError, match="no row of the split new is labelled"):
+        with pytest.raises(ConfigError, match="split new"):
             load_shard(comm, dataset, "new")
 
 

@@ -11,8 +11,6 @@ HEAD_OF_XML, END_OF_XML = document("RECORDS").decode().split("RECORDS")
 
 
 class Case(NamedTuple):
-    """Good and bad records of a source, and the other parts of its file."""
-
     source: str
     sound: list
     bad: list
@@ -24,7 +22,6 @@ class Case(NamedTuple):
     first: int = 1  # the number of the first record
 
     def write(self, path, places, with_bad=True):
-        """Write the file, with bad records after the given numbers of good ones. Return the locations of the bad records."""
         records, expected = [], []
         for number, one in enumerate(self.sound):
             records.append(one)
@@ -41,7 +38,6 @@ class Case(NamedTuple):
 
 
 def between(records, separator):
-    """Yield the records with separators between them."""
     for number, one in enumerate(records):
         yield one
         yield separator if number + 1 < len(records) else separator.strip(",")
@@ -51,7 +47,6 @@ LABELS = ["sea", "farm", "trade"]
 
 
 def documents(uri=""):
-    """Documents with words and labels, by the keys of JSON lines."""
     for n in range(SOUND):
         labels = [f"{uri}{LABELS[n % 3]}"] + ([f"{uri}law"] if n % 7 == 0 else [])
         yield {"id": f"d{n}", "text": f"word{n % 11} ships {LABELS[n % 3]} corn{n % 5}", "labels": labels}

@@ -18,23 +18,19 @@ from support.make import by_one_rank
 
 
 def options_of(source, given):
-    """Return the options of a conversion. Raises TypeError for options that the source does not have."""
     return ConvertOptions(**vars(options_class(find_source(source).options)(**given)))
 
 
 def converted(source, inputs, output, told=False, **options):
-    """Convert on this rank, replacing the output; return the report. `told`: print the log."""
     inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     return convert(mpi.self_comm(), source, inputs, output, options_of(source, options), True, Log(0 if told else 1))
 
 
 def convert_on(comm, source, inputs, output, **options):
-    """Convert without replacing the output; return the report. Collective over `comm`."""
     return convert(comm, source, inputs, output, options_of(source, options), False, Log(1))
 
 
 def converted_alike(comm, source, inputs, folder, **options):
-    """Collective over `comm`. Convert on all ranks and on one, with the same bytes. The report, that of one rank, and the path."""
     report = convert_on(comm, source, inputs, folder / "together.h5", **options)
     alone = by_one_rank(comm, lambda: convert_on(mpi.self_comm(), source, inputs, folder / "alone.h5", **options))
     assert (folder / "together.h5").read_bytes() == (folder / "alone.h5").read_bytes()
@@ -42,7 +38,6 @@ def converted_alike(comm, source, inputs, folder, **options):
 
 
 def made(folder, source, content, name="data", **options):
-    """The report and the path of the dataset of a file of this content: text, bytes, or documents as JSON lines."""
     given, output = folder / f"{name}.{source}", folder / f"{name}.h5"
     if isinstance(content, list):
         content = "".join(json.dumps(document) + "\n" for document in content)
@@ -51,20 +46,17 @@ def made(folder, source, content, name="data", **options):
 
 
 def matrix(path, name="X"):
-    """A matrix of a file, dense."""
     with h5py.File(path) as file:
         group = file[name]
         return sp.csr_matrix((group["data"][:], group["indices"][:], group["indptr"][:]), group.attrs["shape"]).toarray()
 
 
 def strings(path, name):
-    """Return a list of strings of a file, or None."""
     with h5py.File(path) as file:
         return file[name].asstr()[:].tolist() if name in file else None
 
 
 def label_sets(path, matrix="Y", names="label_names"):
-    """The names of each row's labels; None where the file has no such matrix."""
     with h5py.File(path) as file:
         if matrix not in file:
             return None
@@ -73,7 +65,6 @@ def label_sets(path, matrix="Y", names="label_names"):
 
 
 def check_refusal(call, *words):
-    """Check that a call raises one line that contains these words, such as the option, the file and the line."""
     with pytest.raises(HpcmlError) as caught:
         call()
     message = str(caught.value)

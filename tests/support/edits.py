@@ -8,7 +8,6 @@ import numpy as np
 
 
 def edit(path, *changes):
-    """Make changes of a file. Returns the path."""
     with h5py.File(path, "r+") as file:
         for change in changes:
             change(file)
@@ -16,8 +15,6 @@ def edit(path, *changes):
 
 
 def replace(name, change, **more):
-    """Replace the values of a dataset by `change(values)`."""
-
     def damage(file):
         values = file[name][()]
         del file[name]
@@ -27,8 +24,6 @@ def replace(name, change, **more):
 
 
 def entry(name, place, value):
-    """Set one entry of a dataset, or several."""
-
     def damage(file):
         file[name][place] = value
 
@@ -36,29 +31,24 @@ def entry(name, place, value):
 
 
 def attributes(values, of="/"):
-    """Set attributes of the file, or of a part."""
     return lambda file: file[of].attrs.update(values)
 
 
 def remove(name):
-    """Take a part away."""
     return lambda file: file.__delitem__(name)
 
 
 def compressed(*names):
-    """Store datasets in chunks, as other programs may."""
     changes = [replace(name, lambda values: values, chunks=True, compression="gzip") for name in names]
     return lambda file: [change(file) for change in changes]
 
 
 def unpacked(dump):
-    """The members of an archive, by name."""
     with zipfile.ZipFile(io.BytesIO(dump)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
 def packed(members, compression=zipfile.ZIP_STORED):
-    """The archive of these members."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", compression) as archive:
         for name, content in members.items():
@@ -67,8 +57,6 @@ def packed(members, compression=zipfile.ZIP_STORED):
 
 
 def archived(change, compression=zipfile.ZIP_STORED):
-    """Change the members, a dict of bytes, of the archive in a classifier's file, which stays sound."""
-
     def changed(values):
         members = unpacked(values.tobytes())
         change(members)

@@ -14,7 +14,6 @@ LABELS = ["sea", "farm, old", 'the "port"', "Öl"]
 
 
 def frame(seed, n_rows):
-    """A table (pandas): texts with commas, quotes and newlines, labels, an indicator, numbers, ids and splits."""
     import pandas as pd
 
     rng = np.random.default_rng(seed)
@@ -40,7 +39,6 @@ def frame(seed, n_rows):
 
 
 def matrices(seed, n_rows=37, n_features=11, n_labels=5):
-    """X with values that float32 holds, Y of ones; a row without labels, one without values, a column without values."""
     rng = np.random.default_rng(seed)
     X = np.where(rng.random((n_rows, n_features)) < 0.3, rng.standard_normal((n_rows, n_features)).astype(np.float32), 0)
     Y = (rng.random((n_rows, n_labels)) < 0.3).astype(np.int8)
@@ -50,7 +48,6 @@ def matrices(seed, n_rows=37, n_features=11, n_labels=5):
 
 
 def as_jsonl(path, table):
-    """The documents of a table as JSON lines."""
     with path.open("w", encoding="utf-8") as out:
         for row in table.to_dict("records"):
             labels = [part for part in row["topics"].split(";") if part]
@@ -59,7 +56,6 @@ def as_jsonl(path, table):
 
 
 def as_csv(path, table, delimiter=",", end="\r\n"):
-    """A table as CSV; Python's csv module writes it."""
     with path.open("w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, delimiter=delimiter, lineterminator=end)
         writer.writerow(table.columns)
@@ -68,7 +64,6 @@ def as_csv(path, table, delimiter=",", end="\r\n"):
 
 
 def as_xmc(path, X, Y):
-    """Matrices as the extreme-classification repository has them."""
     with path.open("w") as out:
         print(X.shape[0], X.shape[1], Y.shape[1], file=out)
         for row in range(X.shape[0]):
@@ -78,7 +73,6 @@ def as_xmc(path, X, Y):
 
 
 def as_h5ad(path, X, obs, names):
-    """An AnnData file."""
     import anndata
     import pandas as pd
 
@@ -87,7 +81,6 @@ def as_h5ad(path, X, obs, names):
 
 
 def as_h5ad_of_07(path, X, columns):
-    """A file as anndata 0.7 writes it: X as CSC, columns of obs as numbers, or as codes with a reference to their categories."""
     import h5py
 
     n_rows, n_features = X.shape
@@ -116,7 +109,6 @@ def as_h5ad_of_07(path, X, columns):
 
 
 def as_arff(path, sparse):
-    """Rows with numbers, a nominal attribute, a nominal one of 0 and 1, two indicators and a class."""
     rng = np.random.default_rng(4)
     lines = ["% a comment", "@RELATION 'a test'", "", "@attribute 'the width' numeric", "@ATTRIBUTE colour {red,'dark green',blue}"]
     lines += ["@attribute on {0,1}", "@attribute sea {0,1}", "@attribute farm {0,1}", "@attribute class {good,bad}", "@data"]
@@ -134,7 +126,6 @@ def as_arff(path, sparse):
 
 
 def write_table(source, path, numbers, others):
-    """Write frames of numeric and of other columns in the format of a source. Return the path."""
     import pandas as pd
 
     data = pd.concat([numbers, others], axis=1)
@@ -160,7 +151,6 @@ def write_table(source, path, numbers, others):
 
 
 def convert_table(source, folder, numbers, others, name="out", **options):
-    """Convert frames of numeric and of other columns by a source, in memory for frame and sparse. Return the path."""
     import pandas as pd
 
     output = folder / f"{name}.h5"

@@ -8,7 +8,6 @@ from support import make
 
 
 def slow_pairs(sets, least):
-    """{(first, other): similarity} of rows (sets of features): the next row of a group of equal ones, and of all first ones."""
     groups, found = {}, {}
     for row, features in enumerate(sets):
         if features:
@@ -23,7 +22,6 @@ def slow_pairs(sets, least):
 
 
 def slow_counted(pairs):
-    """The pairs that count: each second row's with the row most like it, of equal ones the last."""
     best = {}
     for (first, other), similarity in pairs.items():
         best[other] = max(best.get(other, (0, 0)), (similarity, first))
@@ -31,14 +29,12 @@ def slow_counted(pairs):
 
 
 def slow_consistency(pairs, label_sets, label):
-    """(rows of the counted pairs with a label, pairs of two such rows)."""
     ones = sum((label in label_sets[a]) + (label in label_sets[b]) for a, b in slow_counted(pairs))
     both = sum(label in label_sets[a] and label in label_sets[b] for a, b in slow_counted(pairs))
     return ones, both
 
 
 def alike_rows(rng, n_rows, n_features, n_labels):
-    """Sets of features, many of them copies of others with a few changes, some equal and some empty; and sets of labels."""
     sets, label_sets = [], []
     for row in range(n_rows):
         if row and rng.random() < 0.6:
@@ -57,7 +53,6 @@ def alike_rows(rng, n_rows, n_features, n_labels):
 
 
 def alike_data(path, rng, n_rows, n_features=200, n_labels=5, **options):
-    """`alike_rows` and the dataset of them."""
     sets, label_sets = alike_rows(rng, n_rows, n_features, n_labels)
     X, Y = np.zeros((n_rows, n_features)), np.zeros((n_rows, n_labels))
     for row, (features, labels) in enumerate(zip(sets, label_sets, strict=True)):

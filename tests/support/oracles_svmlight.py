@@ -10,7 +10,6 @@ from hpcml.data.svmlight import MAX_INDEX, Rows
 
 
 def parse_block(block, zero_based):
-    """The rows of whole lines, without zeros. Raises ValueError, OverflowError."""
     tokens = chain.from_iterable(line.partition(b"#")[0].split() for line in block.split(b"\n"))
     if any(b"_" in token or token.startswith(b"qid:") for token in tokens):  # Python reads 1_0 as 10
         raise ValueError("query ids or underscores")

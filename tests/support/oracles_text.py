@@ -10,7 +10,6 @@ from hpcml.conversion.vocabulary import PLAIN
 
 
 def slow_terms(document, fields=PLAIN, pairs=False, stop_words=()):
-    """The terms of a document and how often it has each."""
     found = Counter()
     for field in fields:
         given, tag = document.get(field.name), f" {field.tag}" if field.tag else ""
@@ -32,7 +31,6 @@ def slow_terms(document, fields=PLAIN, pairs=False, stop_words=()):
 
 
 def slow_rows(documents, fields=PLAIN, pairs=False, stop_words=(), min_df=1, binary=False):
-    """Return sorted feature names and dense rows; weights are from the training rows, or from all rows without splits."""
     counts = [slow_terms(document, fields, pairs, set(stop_words)) for document in documents]
     train = [c for c, document in zip(counts, documents, strict=True) if document.get("split") == "train"] or counts
     df = Counter(term for count in train for term in count)

@@ -18,7 +18,6 @@ def record(
     version=' Version="1"',
     **attrs,
 ):
-    """A PubmedArticle; `abstract` is the content of <Abstract>, "" for none."""
     mesh = HEADS.format(pmid % 7 + 1) if mesh is None else mesh
     method = "".join(f' {name}="{value}"' for name, value in attrs.items())
     issue = DATE.format(date) if date is not None else ""
@@ -102,7 +101,6 @@ AWKWARD = {
 
 
 def document(inner, encoding="utf-8", root="PubmedArticleSet", doctype="<!DOCTYPE PubmedArticleSet>"):
-    """A file of records, as bytes."""
     text = f'<?xml version="1.0" encoding="{encoding}"?>\n{doctype}\n<{root}>\n{inner}\n</{root}>\n'
     return text.encode(encoding, errors="xmlcharrefreplace")
 
@@ -116,7 +114,6 @@ def _text(element):
 
 
 def read_apart(content, check_tags=()):
-    """The records of a file as dicts, by xml.etree."""
     found = []
     for citation in ET.fromstring(content).iter("MedlineCitation"):
         article = citation.find("Article")

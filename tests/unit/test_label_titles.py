@@ -19,7 +19,7 @@ from hpcml.evaluation.thresholds import ThresholdSearch, threshold
 from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.prediction.predict import write_scores
-from hpcml.reduce.dataset import reduce_dataset
+from hpcml.reduce.files import reduce_dataset
 from hpcml.reduce.prune import prune
 
 SELF, QUIET = mpi.self_comm(), Log(1)

@@ -9,8 +9,6 @@ import h5py
 import pytest
 from support.converted import check_refusal, converted, label_sets, strings
 
-from hpcml.conversion.annif import parse_key_file
-
 SEA, LAW, OLD = "http://ex.org/sea", "http://ex.org/law", "http://ex.org/old"
 DOCUMENTS = [
     ("The ship left the port, with grain", [SEA]),
@@ -37,7 +35,6 @@ def as_tsv(documents):
 
 
 def values(path):
-    """The rows, as they are stored."""
     with h5py.File(path) as file:
         return {name: file[f"X/{name}"][:].tobytes() for name in ("indptr", "indices", "data")} | {
             "names": strings(path, "feature_names")
@@ -53,7 +50,6 @@ def make(folder, *names, vocabulary=None, ending=".tsv", output="out.h5", **opti
 
 
 def write_all(folder):
-    """The documents in every form."""
     (folder / "in.tsv").write_text("\ufeff" + as_tsv(DOCUMENTS))
     (folder / "in.tsv.gz").write_bytes(gzip.compress(as_tsv(DOCUMENTS).replace("\n", "\r\n").encode()))
     (folder / "in.csv").write_text("\ufeff" + as_csv([(text, " ".join(f"<{u}>" for u in uris)) for text, uris in DOCUMENTS]))
@@ -143,11 +139,6 @@ def test_metadata_are_fields(tmp_path):
         assert strings(told, "feature_names") == ["1987 year", "a A", "law T", "port T", "ship A"]
         assert label_sets(told) == [[SEA], [LAW]]
         check_refusal(lambda name=name: make(tmp_path, name, fields=("author",)), "--fields author")
-
-
-def test_key_files():
-    text = f" Sea \n<{LAW}>\n\n\t<{OLD}>\tOld one\tmore\n"
-    assert parse_key_file(text) == [("", "Sea"), (LAW, ""), (OLD, "Old one")]
 
 
 BAD = {  # file: content, location in the error

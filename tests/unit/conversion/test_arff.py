@@ -15,7 +15,6 @@ RNG = np.random.default_rng(7)
 
 
 def make(folder, content, xml=None, **options):
-    """The dataset of an ARFF file; `xml`: MULAN's file of labels."""
     (folder / "in.arff").write_text(content, encoding="utf-8")
     if xml is not None:
         (folder / "labels.xml").write_text(xml, encoding="utf-8")
@@ -76,7 +75,6 @@ def test_attributes(line, name, kind, values):
     ],
 )
 def test_rows(line, values):
-    """0: a value omitted from a sparse row; None: the row is refused."""
     if values is None:
         with pytest.raises(ValueError):
             parse_row(line, 3)
@@ -124,7 +122,6 @@ def test_words_of_string_attributes(tmp_path):
 
 
 def labelled(sparse, labels_first):
-    """ARFF text of 40 rows with 5 features and 3 labels, one with a comma and a space in its name."""
     X = np.where(RNG.random((40, 5)) < 0.5, RNG.standard_normal((40, 5)).round(3), 0)
     Y = (RNG.random((40, 3)) < 0.4).astype(int)
     labels = [f"@attribute {name} {{0,1}}" for name in ("'sea, side'", "TAG_2", "farm")]
@@ -139,7 +136,6 @@ def labelled(sparse, labels_first):
 
 
 def by_another_reader(text, sparse):
-    """Return values and attribute names as read by liac-arff (sparse) or SciPy (dense)."""
     if sparse:
         data = liac.loads(text, return_type=liac.LOD)
         names = [name for name, _ in data["attributes"]]

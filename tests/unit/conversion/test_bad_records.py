@@ -22,7 +22,6 @@ def small_batches(monkeypatch):
 
 
 def content(path):
-    """Return everything in a dataset except line numbers and counts of bad records."""
     found = {}
 
     def add(name, part):

@@ -23,7 +23,6 @@ def make(folder, source, *inputs, name="out.h5", **options):
 
 
 def contents(path):
-    """Everything in a file but its source."""
     with h5py.File(path) as file:
         found = {
             "": {name: str(value) for name, value in file.attrs.items() if name not in ("source", "id_column", "text_columns")}

@@ -104,7 +104,6 @@ def test_tables_of_records_of_anndata_06(tmp_path):
 
 @pytest.fixture
 def cells(tmp_path):
-    """A file of anndata with a matrix of each form in each place."""
     rng = np.random.default_rng(1)
     X, _ = matrices(3)
     n_rows = X.shape[0]

@@ -16,9 +16,8 @@ from support.pubmed_records import AWKWARD, deletion, document, heading, listed,
 
 from hpcml import mpi
 from hpcml.conversion import pubmed
-from hpcml.conversion.pubmed import CHECK_TAGS
-from hpcml.conversion.pubmed_xml import entries
-from hpcml.conversion.records import BadRecords
+from hpcml.conversion.conversion import BadRecords
+from hpcml.conversion.pubmed import CHECK_TAGS, entries
 from hpcml.data.dataset import DataFile
 
 DATA = os.environ.get("HPCML_DATA")
@@ -27,7 +26,6 @@ real = pytest.mark.skipif(not DATA, reason="HPCML_DATA names no folder with real
 
 
 def make(folder, *contents, **options):
-    """The dataset of these files."""
     paths = []
     for number, content in enumerate(contents):
         paths.append(folder / f"in{number}.xml")
@@ -45,7 +43,6 @@ def flat(text):
 
 
 def read_here(path):
-    """The records of a file, by the code under test, as `read_apart` gives them."""
     found = []
     for each in entries(path, 1 << 24, BadRecords()):
         found.append(
@@ -63,7 +60,6 @@ def read_here(path):
 
 
 def rows_of(path):
-    """Row id -> (features, labels, split, year, indexing) of a dataset."""
     with DataFile(path) as data:
         file = data.file
         names, labels, ids = data.strings("feature_names"), data.label_names(), data.strings("row_ids")
@@ -82,14 +78,12 @@ def rows_of(path):
 
 
 def values(each):
-    """Return the features of a record with whole fields."""
     found = {f"{value} A" for value in each["abstract"]}
     found |= {f"{each[name]} {tag}" for name, tag in (("title", "T"), ("journal", "J")) if each[name]}
     return found | ({f"{each['year']} Y"} if each["year"] else set())
 
 
 def check_rows(path, expected):
-    """Compare a dataset with whole fields with the independent reader."""
     found = rows_of(path)
     assert list(found) == [each["pmid"] for each in expected]
     in_training = set().union(*(values(each) for each in expected if each["headings"] and each["indexing"] != "Automated"))
@@ -275,8 +269,8 @@ def test_damaged_file_is_refused(tmp_path, case):
 PEAK = """
 import resource, sys
 from pathlib import Path
-from hpcml.conversion.pubmed_xml import entries
-from hpcml.conversion.records import BadRecords
+from hpcml.conversion.pubmed import entries
+from hpcml.conversion.conversion import BadRecords
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = peak()
 print(sum(1 for _ in entries(Path(sys.argv[1]), 1 << 20, BadRecords())), peak() - before)
@@ -284,7 +278,6 @@ print(sum(1 for _ in entries(Path(sys.argv[1]), 1 << 20, BadRecords())), peak() 
 
 
 def test_memory_is_bounded_by_a_record(tmp_path):
-    """In a process of its own, because the peak of this one may be from an earlier test."""
     path = tmp_path / "many.xml"
     path.write_bytes(document("".join(record(pmid, abstract=part("word " * 200)) for pmid in range(1, 5001))))
     done = subprocess.run([sys.executable, "-c", PEAK, path], capture_output=True, text=True, check=True)

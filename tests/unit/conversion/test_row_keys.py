@@ -1,6 +1,7 @@
-"""Row keys: a row keeps its split when other rows are added, and groups are not divided."""
+"""Splits: random, stratified and by group; a row keeps its split when other rows are added."""
 
 import json
+import time
 
 import anndata
 import h5py
@@ -8,15 +9,19 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
 from support.converted import check_refusal, converted
+from support.make import dataset, random_data
 from support.training import train
 
 import hpcml
 from hpcml import mpi
-from hpcml.conversion.split import split
+from hpcml.conversion.split import draw_test_rows, split
 from hpcml.data.dataset import DataFile
-from hpcml.data.row_keys import find_key_values, name_key, string_keys
-from hpcml.errors import DataError
+from hpcml.data.row_keys import name_key, string_keys
+from hpcml.data.stratify import assign, divide
+from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.model import training_keys
 from hpcml.model.open import open_model
@@ -55,7 +60,6 @@ def divided(path, test_share, valid_share=None, stratified=False, seed=0):
 
 
 def sides(path):
-    """The split of each row by its key."""
     with DataFile(path) as data:
         keys, out = data.map("row_keys").tolist(), {}
         for name in data.split_names():
@@ -102,7 +106,6 @@ def grouped():
 
 
 def write_grouped(tmp_path, source):
-    """Write rows in groups of four; return the input and the options."""
     documents, path = grouped(), tmp_path / f"grouped.{source}"
     frame = pd.DataFrame([{"text": d["text"], "label": d["labels"][0], "work": d["work"], "x": n} for n, d in enumerate(documents)])
     of_table = {"text": ["text"], "labels": ["label"], "group": "work"}
@@ -154,7 +157,6 @@ def test_divided_groups_cause_a_warning(tmp_path, capsys):
 
 
 def test_new_rows_of_a_group_get_the_split_of_its_known_rows(tmp_path, capsys):
-    """Also if the --like file has no groups; without --group a warning says that its groups are not kept."""
     new = [document(1000 + n, id=f"n{n}", work=f"w{n % 50}") for n in range(100)]
     known, everything = write_jsonl(tmp_path / "known.jsonl", grouped()[::4]), write_jsonl(tmp_path / "all.jsonl", new + grouped())
     for group in ("work", None):
@@ -172,7 +174,6 @@ def test_new_rows_of_a_group_get_the_split_of_its_known_rows(tmp_path, capsys):
 
 
 def test_ids_and_groups_are_numbers_or_strings(tmp_path):
-    """A table with gaps has its whole numbers as 7.0 in CSV, as numbers in Parquet, as 7 in JSON lines: the rows are the same."""
     numbers = np.where(np.arange(60) % 5 == 4, np.nan, np.arange(60) // 3)
     frame = pd.DataFrame(
         {"text": [document(n)["text"] for n in range(60)], "label": "a", "n": np.arange(60.0) + 7, "work": numbers}
@@ -236,13 +237,6 @@ def test_training_rows_are_recognised_in_other_files(tmp_path, monkeypatch):
     assert f"about {found.seen.n_rows} of the 250 rows are training rows" in str(found)
 
 
-def test_keys_are_looked_up():
-    known, wanted = string_keys(b"id", ["a", "b", "b", "c"]), string_keys(b"id", ["c", "b", "x", "a"])
-    found = find_key_values(mpi.self_comm(), known, np.array([0, 1, 2, 0], np.int32), wanted)
-    assert found.tolist() == [0, 2, -1, 0]
-    assert find_key_values(mpi.self_comm(), known[:0], np.zeros(0, np.int32), wanted).tolist() == [-1] * 4
-
-
 def test_damaged_keys_are_refused(tmp_path):
     converted("jsonl", write_jsonl(tmp_path / "a.jsonl", [document(n) for n in range(20)]), tmp_path / "a.h5")
     train("dual", None, tmp_path / "a.h5", tmp_path / "run", {})
@@ -254,3 +248,145 @@ def test_damaged_keys_are_refused(tmp_path):
         del file["row_keys"]
     with pytest.raises(DataError, match="row_keys is missing"):
         DataFile(tmp_path / "a.h5")
+
+
+def run(path, output=None, test_share=0.3, stratified=False, seed=0, force=False, valid_share=None):
+    split(mpi.self_comm(), path, output, test_share, stratified, seed, force, Log(0), valid_share)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return dataset(tmp_path / "data.h5", *random_data(5, 200, 12, 4), row_ids=[f"r{i}" for i in range(200)])
+
+
+def test_random_split_of_a_file_in_place(path):
+    with h5py.File(path) as file:
+        before = {name: file[name][:] for name in ("X/indptr", "X/indices", "X/data", "Y/indptr", "Y/indices", "row_ids")}
+    run(path, seed=3)
+    with DataFile(path) as data:
+        expected = draw_test_rows(3, 0.3, data.map("row_keys"))
+        assert data.split("test").tolist() == np.flatnonzero(expected).tolist()
+        assert data.split("train").tolist() == np.flatnonzero(~expected).tolist()
+        assert all((data.file[name][:] == values).all() for name, values in before.items())
+    assert 30 < expected.sum() < 90
+    assert [entry.name for entry in path.parent.iterdir()] == ["data.h5"]
+
+
+@pytest.mark.parametrize("stratified", [False, True])
+def test_validation_rows(path, tmp_path, stratified):
+    run(path, tmp_path / "two.h5", stratified=stratified)
+    run(path, tmp_path / "three.h5", stratified=stratified, valid_share=0.25)
+    with DataFile(tmp_path / "two.h5") as two, DataFile(tmp_path / "three.h5") as three:
+        parts = {name: three.split(name).tolist() for name in ("train", "valid", "test")}
+        assert stratified or parts["test"] == two.split("test").tolist()
+        assert sorted(row for rows in parts.values() for row in rows) == list(range(200))
+        assert 30 < len(parts["valid"]) < 70
+
+
+@pytest.mark.parametrize(
+    ("shares", "word"),
+    [
+        ({"valid_share": 0.7}, "--valid-share 0.7"),
+        ({"valid_share": 1.5}, "--valid-share 1.5"),
+        ({"valid_share": 1e-9}, "split valid"),
+        ({"test_share": 1e-6}, "split test"),
+        *(({"test_share": share}, "--test-share") for share in (0, 1, -0.1, float("nan"))),
+    ],
+)
+def test_bad_shares_are_refused(path, shares, word):
+    before = path.read_bytes()
+    check_refusal(lambda: run(path, **shares), word)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in path.parent.iterdir()] == ["data.h5"]
+
+
+def test_convert_makes_the_same_split(tmp_path):
+    (tmp_path / "a.svm").write_text("".join(f"{i % 3} {i + 1}:1\n" for i in range(50)))
+    for name, options in {"a": {"test_share": 0.4, "seed": 9}, "b": {}}.items():
+        converted("svmlight", tmp_path / "a.svm", tmp_path / f"{name}.h5", **options)
+    run(tmp_path / "b.h5", tmp_path / "c.h5", 0.4, seed=9)
+    with DataFile(tmp_path / "a.h5") as a, DataFile(tmp_path / "b.h5") as b, DataFile(tmp_path / "c.h5") as c:
+        assert b.split_names() == []
+        for name in ("train", "test"):
+            assert a.split(name).tolist() == c.split(name).tolist()
+
+
+@st.composite
+def label_sets(draw):
+    n_labels = draw(st.integers(1, 30))
+    sets = draw(st.lists(st.sets(st.integers(0, n_labels - 1), max_size=4), min_size=2, max_size=80))
+    Y = sp.csr_matrix([[label in labels for label in range(n_labels)] for labels in sets], dtype=bool)
+    return n_labels, Y.indptr.astype(np.int64), Y.indices
+
+
+@given(label_sets(), st.floats(0.02, 0.5), st.floats(0.02, 0.4), st.integers(0, 5))
+def test_stratified_parts_keep_their_shares_to_one_row(rows, test_share, valid_share, seed):
+    n_labels, indptr, indices = rows
+    shares = np.array([test_share, valid_share, 1 - test_share - valid_share])
+    part = divide(n_labels, indptr, indices, shares, np.arange(indptr.size - 1, dtype=np.uint64), seed)
+    assert (np.abs(np.bincount(part, minlength=3) - shares * part.size) <= 1).all()
+
+
+def test_long_tailed_labels_keep_the_share():
+    rng = np.random.default_rng(0)
+    chances = np.arange(1, 20001) ** -0.8
+    Y = np.sort(np.stack([rng.choice(20000, 5, replace=False, p=chances / chances.sum()) for _ in range(1000)]), axis=1)
+    indptr, keys = np.arange(0, Y.size + 1, 5), rng.integers(0, 2**63, len(Y)).astype(np.uint64)
+    for share in (0.1, 0.3):
+        test = divide(20000, indptr, Y.ravel(), np.array([share, 1 - share]), keys, 0) == 0
+        assert abs(test.sum() - share * len(Y)) <= 1
+        frequent = np.flatnonzero(np.bincount(Y.ravel(), minlength=20000) > 40)
+        shares = np.array([test[(label == Y).any(axis=1)].mean() for label in frequent])
+        assert np.abs(shares - share).max() < 0.08
+
+
+@given(label_sets(), st.integers(1, 12), st.integers(0, 3))
+def test_parts_and_folds_do_not_divide_groups(rows, n_groups, seed):
+    n_labels, indptr, indices = rows
+    keys = np.random.default_rng(seed).integers(0, n_groups, indptr.size - 1).astype(np.uint64)
+    part = divide(n_labels, indptr, indices, np.array([0.3, 0.7]), keys, seed)
+    fold = assign(n_labels, indptr, indices, np.full(3, 1 / 3), np.full(3, keys.size), keys, keys)
+    for group in np.unique(keys):
+        assert len(set(part[keys == group])) == len(set(fold[keys == group])) == 1
+    assert abs((part == 0).sum() - 0.3 * part.size) <= np.bincount(keys.astype(int)).max()
+
+
+def test_parts_do_not_depend_on_the_order_of_rows():
+    rng = np.random.default_rng(1)
+    Y = sp.random(300, 40, 0.05, random_state=1, format="csr").astype(bool)
+    keys, order = rng.integers(0, 2**62, 300).astype(np.uint64), rng.permutation(300)
+    shares = np.array([0.25, 0.75])
+    rows = Y[order].sorted_indices()
+    part = divide(40, Y.indptr.astype(np.int64), Y.indices, shares, keys, 7)
+    other = divide(40, rows.indptr.astype(np.int64), rows.indices, shares, keys[order], 7)
+    assert np.array_equal(part[order], other)
+
+
+def test_splits_are_replaced_only_with_force(path, tmp_path):
+    run(path)
+    for output in (None, tmp_path / "new.h5"):
+        with pytest.raises(ConfigError, match="has splits"):
+            run(path, output, seed=1)
+    run(path, seed=1, force=True)
+    with DataFile(path) as data:
+        assert data.split("test").tolist() == np.flatnonzero(draw_test_rows(1, 0.3, data.map("row_keys"))).tolist()
+
+
+def test_bytes_do_not_depend_on_time(path, tmp_path):
+    run(path, tmp_path / "first.h5")
+    second = int(time.time())
+    while int(time.time()) == second:  # HDF5's time stamps count seconds
+        time.sleep(0.05)
+    run(path, tmp_path / "second.h5")
+    assert (tmp_path / "first.h5").read_bytes() == (tmp_path / "second.h5").read_bytes()
+
+
+def test_output_is_replaced_only_with_force(path, tmp_path):
+    (tmp_path / "new.h5").write_text("precious")
+    with pytest.raises(ConfigError, match=r"new\.h5 exists already"):
+        run(path, tmp_path / "new.h5")
+    assert (tmp_path / "new.h5").read_text() == "precious"
+    run(path, tmp_path / "new.h5", force=True)
+    with DataFile(tmp_path / "new.h5") as new, DataFile(path) as old:
+        assert new.split_names() == ["test", "train"]
+        assert old.split_names() == []

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.converted import check_refusal, converted, made, strings
 
-from hpcml.data.svmlight import label_name, parse_slowly
+from hpcml.data.svmlight import parse_slowly
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 rows = st.tuples(
@@ -19,7 +19,6 @@ rows = st.tuples(
 
 
 def make(folder, text, name="data", **options):
-    """Convert svmlight text; the report and the path."""
     return made(folder, "svmlight", text, name, **options)
 
 
@@ -73,11 +72,6 @@ BAD = [
 def test_bad_line_is_refused_with_its_number(tmp_path, line):
     check_refusal(lambda: make(tmp_path, f"1 +1:1\n\n{line}\n1 2:1\n", "in"), f"{tmp_path}/in.svmlight: line 3: ")
     assert [path.name for path in tmp_path.iterdir()] == ["in.svmlight"]
-
-
-def test_index_0_is_legal_when_zero_based(tmp_path):
-    report, _ = make(tmp_path, "1 0:1 3:1\n", zero_based=True)
-    assert report.features == 4
 
 
 @pytest.mark.parametrize("negative", ["-1", "0"])
@@ -140,11 +134,6 @@ def test_like_keeps_width_and_labels(tmp_path):
     with h5py.File(path) as file:
         assert read_elem(file["X"]).toarray().tolist() == [[1, 0, 0], [0, 0, 0.5], [0, 1, 0]]
         assert read_elem(file["Y"]).toarray().tolist() == [[0, 0, 1], [0, 0, 0], [0, 0, 0]]
-
-
-@pytest.mark.parametrize(("label", "name"), [(3.0, "3"), (-0.0, "0"), (2.5, "2.5"), (1e300, "1e+300")])
-def test_label_names(label, name):
-    assert label_name(label) == name
 
 
 def test_real_multilabel_file(data_dir, tmp_path):

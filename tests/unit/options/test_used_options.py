@@ -32,7 +32,6 @@ def data(tmp_path):
 
 
 def tokens_of(name):
-    """Return an option on a command line, with a value that is not the default."""
     kind = METHODS[methods_with_option(name)[0]].options
     hint, default = get_type_hints(kind)[name], next(default_value(option) for option in fields(kind) if option.name == name)
     if hint is bool or bool in getattr(hint, "__args__", ()):
@@ -46,7 +45,6 @@ def tokens_of(name):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_accepts_every_option_of_a_method(method):
-    """Of a command line with all of them; MPI would start."""
     tokens = [
         "train",
         method,

@@ -8,11 +8,9 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chi2_contingency
 from sklearn.feature_selection import chi2, mutual_info_classif
-from sklearn.metrics import mutual_info_score
 from support.converted import check_refusal
-from support.edits import attributes, edit, entry
+from support.edits import edit, entry
 from support.make import dataset, random_data
 from support.make import model as linear_model
 from support.tables import table
@@ -26,10 +24,9 @@ from hpcml.log import Log
 from hpcml.methods.online.live import select_extremal
 from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
-from hpcml.reduce import dataset as reduction
-from hpcml.reduce import scores as counting
-from hpcml.reduce.scores import SCORES, feature_scores
-from hpcml.reduce.select import select
+from hpcml.reduce import files as reduction
+from hpcml.reduce import select as counting
+from hpcml.reduce.select import SCORES, feature_scores, select
 from hpcml.reduce.select_options import SelectOptions
 
 
@@ -38,7 +35,6 @@ def run(path, output, force=False, **options):
 
 
 def sparse_data(seed=3, n_rows=120, n_features=30, n_labels=6):
-    """Return X ≥ 0 with stored zeros and empty features, and Y, which depends on X."""
     X, Y = random_data(seed, n_rows, n_features, n_labels)
     X.data = np.abs(X.data)
     X = X.multiply(np.arange(n_features) % 9 != 8).tocsr()
@@ -56,7 +52,6 @@ def scores_of(path, by, labels=None, over="max", split="all"):
 
 
 def oracle(by, present, y):
-    """scikit-learn's score of each column of `present` (dense, bool) for a label."""
     if by == "ig":
         return mutual_info_classif(present, y, discrete_features=True)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -88,17 +83,6 @@ def test_several_labels(tmp_path, by, monkeypatch):
     monkeypatch.setattr(counting, "BLOCK_BYTES", 8 * 30 * 2)  # two labels at a time
     assert scores_of(path, by)[0].tobytes() == each.max(axis=0).tobytes()
     assert scores_of(path, by, over="mean")[0].tobytes() == mean.tobytes()
-
-
-@given(cells=st.tuples(*[st.integers(0, 30)] * 4).filter(any))
-def test_scores_of_one_contingency_table(cells):
-    a, b, c, d = cells  # feature and label, feature alone, label alone, neither
-    arguments = (np.array([[a]]), np.array([a + b]), np.array([a + c]), a + b + c + d)
-    y, x = np.repeat([1, 0, 1, 0], cells), np.repeat([1, 1, 0, 0], cells)
-    assert SCORES["ig"](*arguments)[0, 0] == pytest.approx(mutual_info_score(y, x), rel=1e-9, abs=1e-14)
-    margins = (a + b, c + d, a + c, b + d)
-    expected = chi2_contingency([[a, b], [c, d]], correction=False).statistic if all(margins) else 0.0
-    assert SCORES["chi2"](*arguments)[0, 0] == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_counts_of_very_many_rows_do_not_overflow():
@@ -215,14 +199,12 @@ def test_text_settings_are_kept_if_still_valid(tmp_path, weighting):
 
 
 def each_importance(state):
-    """|u − v| of every feature for each label (d × L), read as the model file gets it."""
     rows = np.arange(1, state.seen.size + 1)
     parts = (state.state_arrays(lane, rows) for lane in range(state.n_lanes))
     return np.column_stack([np.abs(part["u"] - part["v"]) for part in parts])
 
 
 def winnow_model(path, X, Y, method="mbw", voted=False):
-    """Train on the rows in order and write a model file as `hpcml train` does. Returns the state."""
     data = dataset(path.with_suffix(".data.h5"), X, Y)
     with DataFile(data) as file:
         shard = read_slab(file, np.arange(X.shape[0]), 0, X.shape[0])
@@ -275,7 +257,6 @@ def test_reduced_model(tmp_path, method, voted):
 
 
 def test_reduced_model_can_be_reduced_again(tmp_path):
-    """With three features the state is as wide as its tables of four numbers for each label."""
     X, Y = sparse_data()
     state = winnow_model(tmp_path / "model.h5", X, Y)
     run(tmp_path / "model.h5", tmp_path / "three.h5", features=3, share=1.0)
@@ -301,19 +282,6 @@ def test_labels_of_a_model(tmp_path):
         kept = select_extremal(importance, state.seen, 9, 0.9)
         assert np.flatnonzero(Model(tmp_path / f"{name}.h5").factors).tolist() == kept.tolist()
     check_refusal(lambda: run(tmp_path / "model.h5", tmp_path / "no.h5", features=9, label=("lable2",)), "'label2'")
-
-
-def test_feature_names_of_a_model_come_from_its_data(tmp_path):
-    X, Y = sparse_data()
-    winnow_model(tmp_path / "model.h5", X, Y)
-    names = [f"word {j}" for j in range(30)]
-    run(tmp_path / "model.h5", tmp_path / "few.h5", features=4)
-    assert {row["name"] for row in table(tmp_path / "few.features.csv")} == {""}
-    data = dataset(tmp_path / "other.h5", X, Y, names)
-    check_refusal(lambda: run(tmp_path / "model.h5", tmp_path / "few.h5", True, features=4, data=data), "other.h5")
-    edit(data, attributes({"vocabulary": "width:30"}))
-    run(tmp_path / "model.h5", tmp_path / "few.h5", True, features=4, data=data)
-    assert all(row["name"] == names[int(row["feature"])] for row in table(tmp_path / "few.features.csv"))
 
 
 def test_unsuitable_models_are_refused(tmp_path):

@@ -24,7 +24,6 @@ SELF, QUIET = mpi.self_comm(), Log(1)
 
 @pytest.fixture
 def files(tmp_path):
-    """Paths of data and model, and W, with zeros and an empty row."""
     X, Y = make.random_data(0, 60, 20, 5)
     W = np.random.default_rng(1).standard_normal((5, 20)).astype(np.float32)
     W[:, 3], W[2] = 0, 0
