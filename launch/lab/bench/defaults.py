@@ -35,7 +35,7 @@ WAYS = {"no intercept, hinge": ("--no-bias", "--loss", "hinge"), "default": ()}
 
 
 def convert_set(name: str, folder: Path, most_rows: int) -> tuple[Path, Path]:
-    """Convert a set; return its dataset, and the one that has its test rows."""
+    """Convert a set and return its dataset and the dataset with its test rows."""
 
     def write(stem: str, *words: object) -> Path:
         run_hpcml("convert", *words, "-o", folder / f"{stem}.h5", "--force")
@@ -58,13 +58,11 @@ def convert_set(name: str, folder: Path, most_rows: int) -> tuple[Path, Path]:
 
 
 def judge(model: Path, files: tuple[Path, Path]) -> dict[str, float]:
-    """Return the measures of a model on test rows."""
     judged = hpcml.evaluate(model, files[1], split="test" if files[0] == files[1] else "all")
     return {"map": round(judged.macro("average_precision"), 4), "f1": round(judged.macro("f1"), 4), "test_rows": judged.n_rows}
 
 
 def linear_svc(files: tuple[Path, Path], model: hpcml.Model, bias: bool) -> float:
-    """Return the macro MAP of scikit-learn's LinearSVC with the model's loss and λ on the same rows."""
     rows = read_rows(files[0], test_data=files[1])
     columns = rows.columns(model.label_names)
     loss, C = str(model.attrs["loss"]).replace("-", "_"), 1 / (float(model.attrs["lambda"]) * rows.X.shape[0])
@@ -90,7 +88,6 @@ def run(
     ranks: int = 2,
     tiny: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for every training."""
     ways = [(each, way, options) for each in method for way, options in WAYS.items()]
     if at:
         if wrong := [pair for pair in at if pair.count(",") != 1]:

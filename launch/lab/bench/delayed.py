@@ -28,7 +28,6 @@ def run(
     rate: str = "decaying",
     min_positives: int = 10,
 ) -> Iterator[dict[str, Any]]:
-    """Yield one line."""
     options = ("--loss", loss, "--l1", l1, "--lambda", lam, "--min-positives", min_positives)
     descent = train("elastic-net", data, scratch / "sgd", *options, "--solver", solver, "--rate", rate)
     exact = train("elastic-net", data, scratch / "exact", *options)

@@ -22,7 +22,6 @@ from launch.lab.core.bench import read_rows, train
 
 
 def run(scratch: Path, data: Path, *, l1: str = "1/m", sample: int = 20, split: str = "train") -> Iterator[dict[str, Any]]:
-    """Yield a line for each size of labels, and one for all."""
     options = ("--loss", "logistic", "--l1", l1, "--lambda", 0, "--split", split, "--min-positives", 1)
     train("elastic-net", data, scratch / "run", *options, "--max-steps", 1)  # compiles
     ours = train("elastic-net", data, scratch / "run", *options)

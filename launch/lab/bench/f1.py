@@ -27,7 +27,6 @@ LOG_ODDS = ("elastic-net", "probe-logistic")  # whose thresholds can be half of 
 
 
 def three_splits(data: Path, seed: int) -> dict[str, np.ndarray]:
-    """Return the rows of the splits train, valid and test."""
     with hpcml.Dataset(data) as dataset:
         drawn = np.random.default_rng(seed).random(dataset.n_rows)
         if "test" in dataset.split_names():
@@ -39,7 +38,6 @@ def three_splits(data: Path, seed: int) -> dict[str, np.ndarray]:
 
 
 def run(scratch: Path, data: Path, *, min_positives: int = 3, seed: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield a line for each kind of thresholds of each method."""
     parts = scratch / "splits.h5"
     rewrite(data, parts, splits=three_splits(data, seed))
     for method, (name, options) in METHODS.items():
@@ -52,8 +50,8 @@ def run(scratch: Path, data: Path, *, min_positives: int = 3, seed: int = 0) -> 
             judged = model if measure == "0" else scratch / "with-thresholds.h5"
             if measure != "0":
                 hpcml.threshold(model, parts, measure, method=how, output=judged, force=True)
-            found = hpcml.evaluate(judged, parts, split="test", labels=range(W.shape[0]))  # none that are too rare to train
-            values = {"macro": found.macro("f1"), "micro": found.micro["f1"], "instance": found.instance_f1}
-            values |= {f"{line.percent} %": line.instance_f1 for line in found.by_frequency}
+            evaluation = hpcml.evaluate(judged, parts, split="test", labels=range(W.shape[0]))  # none that are too rare to train
+            values = {"macro": evaluation.macro("f1"), "micro": evaluation.micro["f1"], "instance": evaluation.instance_f1}
+            values |= {f"{line.percent} %": line.instance_f1 for line in evaluation.by_frequency}
             thresholds = measure + ("" if how == "search" else f", {how}")
             yield about | {"thresholds": thresholds} | {key: round(value, 3) for key, value in values.items()}

@@ -30,7 +30,6 @@ PANELS = ("squared-hinge:900", "squared-hinge:150", "squared-hinge:0", "hinge:90
 
 
 def run(scratch: Path, data: Path, panels: tuple[str, ...] = PANELS) -> Iterator[dict[str, Any]]:
-    """Yield a line for each panel."""
     rows = training_rows(data, True)
     trained = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
     by_frequency = trained[np.argsort(-rows.n_positive[trained], kind="stable")]

@@ -43,7 +43,7 @@ OF_POINTS = ("psbml", "adaboost")
 
 
 def compared(scratch: Path, ranks: int, data: Path, name: str) -> dict[str, Any]:
-    """Return a plan, the training that it is of, and their ratios."""
+    """Return a plan, the measurements of its training, and their ratios."""
     method, out = name.split()[0], scratch / "plan.json"
     planning = run_hpcml("plan", method, data, *RUNS[name], "--json", out, "--force", ranks=ranks)
     planned = read_json(out)
@@ -72,7 +72,6 @@ def run(
     method: tuple[str, ...] = tuple(RUNS),
     large: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for every comparison."""
     if data:
         yield from (compared(scratch, n, path, name) for path in data for name in method for n in ranks)
         return

@@ -17,7 +17,7 @@ TEST_SHARE = "0.3"  # of corpora without test rows of their own
 
 
 class CorpusFile(NamedTuple):
-    """A file, what converts it, and the file of its test rows; has_splits: it says what is what."""
+    """A file, its `hpcml convert` source, and its test file. `has_splits`: the file states the splits."""
 
     source: str
     file: str
@@ -57,18 +57,16 @@ QUICK = {
 
 
 def file_of(name: str) -> Path:
-    """A file of the folder that HPCML_DATA names; without it one that is not there."""
+    """Return the path of a file in HPCML_DATA; without HPCML_DATA the path of an absent file."""
     return Path(os.environ.get("HPCML_DATA") or os.devnull, name)
 
 
 def n_lines(source: Path) -> int:
-    """The lines of a file (.xz). Local."""
     with lzma.open(source) as lines:
         return sum(1 for _ in lines)
 
 
 def copy_lines(source: Path, numbers: np.ndarray, path: Path) -> int:
-    """Write those lines of a file (.xz) to another, in their order; returns how many. Local."""
     chosen = set(numbers.tolist())
     with lzma.open(source) as lines:
         write_atomically(path, b"".join(line for number, line in enumerate(lines) if number in chosen))

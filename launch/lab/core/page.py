@@ -9,7 +9,7 @@ from textwrap import fill
 
 from hpcml.errors import ConfigError, DataError
 from launch.lab.core.exhibit import Exhibit, Paper
-from launch.lab.core.outcome import WORDS, Outcome, beside, shown
+from launch.lab.core.outcome import WORDS, Outcome, format_pair, format_rows
 from launch.lab.core.tables import read_json
 
 WIDTH = 100  # columns
@@ -25,37 +25,35 @@ another version of scikit-learn computes.
 """
 
 
-def outcomes(folder: Path) -> dict[tuple[str, str], Outcome]:
-    """Return the outcomes of a folder, by paper and exhibit. Raises ConfigError and DataError."""
+def read_outcomes(folder: Path) -> dict[tuple[str, str], Outcome]:
+    """Return the outcomes by paper and exhibit. Raises ConfigError and DataError."""
     paths = sorted(folder.glob("*-*.json")) if folder.is_dir() else []
     if not paths:
         raise ConfigError(f"{folder} has no PAPER-EXHIBIT.json of a study")
-    found = {}
+    outcomes = {}
     for path in paths:
         try:
             content = read_json(path)
             outcome = Outcome(**{field.name: content[field.name] for field in fields(Outcome)})
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path} is no outcome of a study: {error}") from None
-        found[outcome.paper, outcome.exhibit] = outcome
-    return found
+        outcomes[outcome.paper, outcome.exhibit] = outcome
+    return outcomes
 
 
-def page(papers: Iterable[Paper], found: Mapping[tuple[str, str], Outcome]) -> str:
-    """Return the page, in Markdown."""
+def page(papers: Iterable[Paper], outcomes: Mapping[tuple[str, str], Outcome]) -> str:
     parts = [HEAD]
     for paper in papers:
-        parts += [f"## {paper.title}", _wrapped(f"{paper.source}. {paper.claims}"), _table_of_tables(paper, found)]
+        parts += [f"## {paper.title}", _wrapped(f"{paper.source}. {paper.claims}"), _table_of_tables(paper, outcomes)]
         if paper.learnt:
             parts += ["What the paper does not say:", "\n".join(_wrapped(sentence, "- ") for sentence in paper.learnt)]
         for exhibit in paper.exhibits:
-            if outcome := found.get((paper.name, exhibit.name)):
+            if outcome := outcomes.get((paper.name, exhibit.name)):
                 parts.append(_section(exhibit, outcome))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
 def _wrapped(sentence: str, bullet: str = "") -> str:
-    """A paragraph, or an item of a list, in lines of the pages' width."""
     indent = " " * len(bullet)
     sentence = sentence.replace("*", "\\*")  # PROBE* and w*
     return fill(bullet + sentence, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
@@ -65,10 +63,10 @@ def _line(cells: list[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "&#124;").replace("*", "\\*") for cell in cells) + " |"
 
 
-def _table_of_tables(paper: Paper, found: Mapping[tuple[str, str], Outcome]) -> str:
+def _table_of_tables(paper: Paper, outcomes: Mapping[tuple[str, str], Outcome]) -> str:
     lines = ["| | what | ours (theirs) | data | verdict | seconds |", "|---|---|---|---|---|---|"]
     for exhibit in paper.exhibits:
-        outcome = found.get((paper.name, exhibit.name))
+        outcome = outcomes.get((paper.name, exhibit.name))
         name = f"[`{exhibit.name}`](#{paper.name}-{exhibit.name})" if outcome else f"`{exhibit.name}`"
         if outcome:
             rest = [_main(exhibit, outcome), ", ".join(outcome.data), outcome.verdict, f"{outcome.seconds:.0f} on {outcome.ranks}"]
@@ -79,14 +77,14 @@ def _table_of_tables(paper: Paper, found: Mapping[tuple[str, str], Outcome]) -> 
 
 
 def _main(exhibit: Exhibit, outcome: Outcome) -> str:
-    """The number that stands for an exhibit, and what it is."""
+    """Return the number that represents the exhibit, with its row and column."""
     row, column = exhibit.main or ("", "")
     number = outcome.numbers.get(row, {}).get(column)
-    return "" if number is None else f"{row}, {column}: {beside(number, outcome.published.get(row, {}).get(column))}"
+    return "" if number is None else f"{row}, {column}: {format_pair(number, outcome.published.get(row, {}).get(column))}"
 
 
 def _section(exhibit: Exhibit, outcome: Outcome) -> str:
-    rows = shown(outcome.numbers, outcome.published)
+    rows = format_rows(outcome.numbers, outcome.published)
     lines = [f"### {outcome.paper} {outcome.exhibit}", "", _wrapped(f"{exhibit.title}: `{outcome.command}`"), ""]
     items = [f"{WORDS[holds]}: {says}" for says, holds in outcome.claims.items()]
     items += [*outcome.notes, *[f"Differs from the paper: {exhibit.lacks}"] * bool(exhibit.lacks)]

@@ -32,15 +32,15 @@ OTHER = ("a9a", "vote", "breast_w", "nursery")
 
 
 def f1_table(study: PaperStudy, methods: dict[str, str]) -> Finding:
-    """F1 (%) of learners after one pass, in 5 folds; ranks and medians of texts, and of others."""
+    """F1 (%) after one pass in 5 folds, with medians and average ranks over text and other data."""
     rows = list(study.datasets(text=("--binary",)))
     files = [f"{each.train}:{ONE[each.name]}" if each.name in ONE else str(each.train) for each in rows]
     folds = ["--folds", "2"] * study.quick
     numbers: dict[str, dict[str, float]] = {each.name: {} for each in rows}
     for kind, more in (("intercept", ()), ("no-intercept", ("--no-bias",))):
-        some = [method for method in methods if (method in NO_INTERCEPT) == bool(more)]
+        chosen = [method for method in methods if (method in NO_INTERCEPT) == bool(more)]
         table = study.folder / f"{kind}.csv"
-        study.run("cv", *some, *files, "-o", table, *more, *folds)
+        study.run("cv", *chosen, *files, "-o", table, *more, *folds)
         names = {str(each.train): each.name for each in rows}
         for line in read_csv(table):
             numbers[names[line["data"]]][methods[line["method"]]] = float(line["f1"])
@@ -53,15 +53,14 @@ def f1_table(study: PaperStudy, methods: dict[str, str]) -> Finding:
 
 
 def of_groups(numbers: Numbers, texts: dict[str, bool], columns: Sequence[str]) -> dict[str, dict[str, float]]:
-    """The median F1 and the average rank of each column, over texts and over other data."""
-    found = {}
+    rows = {}
     for group in GROUPS:
-        some = np.array([[numbers[name][column] for column in columns] for name in numbers if texts[name] == (group == "text")])
-        if some.size:
-            ranks = np.array([rankdata(-np.round(row, 9)) for row in some]).mean(axis=0)
-            found[f"{group}, {MEDIAN}"] = dict(zip(columns, np.median(some, axis=0).tolist(), strict=True))
-            found[f"{group}, {RANK}"] = dict(zip(columns, ranks.tolist(), strict=True))
-    return found
+        chosen = np.array([[numbers[name][column] for column in columns] for name in numbers if texts[name] == (group == "text")])
+        if chosen.size:
+            ranks = np.array([rankdata(-np.round(row, 9)) for row in chosen]).mean(axis=0)
+            rows[f"{group}, {MEDIAN}"] = dict(zip(columns, np.median(chosen, axis=0).tolist(), strict=True))
+            rows[f"{group}, {RANK}"] = dict(zip(columns, ranks.tolist(), strict=True))
+    return rows
 
 
 table_3 = partial(f1_table, methods=LEARNERS | VOTED)
@@ -69,7 +68,6 @@ table_4 = partial(f1_table, methods=BATCH)  # Modified Balanced Winnow beside wh
 
 
 def _best(numbers: Numbers, row: str, column: str) -> bool:
-    """Whether a column has the least average rank."""
     return numbers[row][column] == min(numbers[row].values())
 
 
@@ -119,16 +117,16 @@ SHARES = (0.3, 0.5, 0.7, 0.9, 1.0)
 
 
 def selection(study: PaperStudy, shares: Sequence[float], by: Sequence[str]) -> Finding:
-    """Return the test errors of MBW by number of features; a row for each data set and way to choose."""
+    """Test errors of MBW by number of features, a row for each dataset and selection method."""
     numbers: dict[str, dict[str, float]] = {}
     pictures = []
     for rows in study.datasets(text=("--binary",)):
         data, picture = rows.train, study.folder / f"{rows.train.stem}.png"
-        if not study.given:
+        if not study.user_data:
             data = rows.train.with_name(f"{rows.train.stem}-split.h5")
             study.run("split", rows.train, "-o", data, "--test-share", "0.2", "--force")
         call = partial(selection_errors, data, ONE.get(rows.name), by, shares, SIZES)
-        (errors,) = study.kept(f"{rows.train.stem}-errors", call)
+        (errors,) = study.compute_once(f"{rows.train.stem}-errors", call)
         draw(picture, rows.name, errors)
         pictures.append(picture)
         numbers |= {f"{rows.name}: {way}": line for way, line in errors.items()}
@@ -147,14 +145,14 @@ def _mean_errors(numbers: Numbers, name: str, ways: Iterable[str]) -> list[float
     "figure-1", "The more of the kept features are important ones the better, P = 0.3 to 0.9: less error, in the mean over sizes"
 )
 def _more_share_is_better(numbers: Numbers) -> bool:
-    found = _mean_errors(numbers, "Newsgroups", map(EFS.format, SHARES[:-1]))
-    return all(after < before for before, after in pairwise(found))
+    rows = _mean_errors(numbers, "Newsgroups", map(EFS.format, SHARES[:-1]))
+    return all(after < before for before, after in pairwise(rows))
 
 
 @claim("figure-1", "But a tenth of unimportant ones is better than none, of 1,000 kept features and more: less error at each size")
 def _few_of_the_least_help(numbers: Numbers) -> bool:
-    some, none = (numbers["Newsgroups: " + EFS.format(share)] for share in (0.9, 1))
-    return all(some[str(size)] < none[str(size)] for size in SIZES if size >= 1000)
+    chosen, none = (numbers["Newsgroups: " + EFS.format(share)] for share in (0.9, 1))
+    return all(chosen[str(size)] < none[str(size)] for size in SIZES if size >= 1000)
 
 
 AS_GOOD = 0.01

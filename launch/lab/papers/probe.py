@@ -17,22 +17,20 @@ AVERAGE = "MeSH average"
 
 
 def table_1(study: PaperStudy) -> Finding:
-    """The corpora, as they are here."""
     numbers = {}
     for rows in study.datasets():
         with hpcml.Dataset(rows.train) as data:
-            some = len(LABELS.get(rows.name, ())) or (len(mesh.RARE) if rows.name == "MeSH" else data.n_labels)
+            n_labels = len(LABELS.get(rows.name, ())) or (len(mesh.RARE) if rows.name == "MeSH" else data.n_labels)
             splits = {what: float(data.split(name).size) for what, name in (("training", "train"), ("testing", "test"))}
-            row = {"subproblems": float(some), "examples": float(data.n_rows), "features": float(data.n_features)}
+            row = {"subproblems": float(n_labels), "examples": float(data.n_rows), "features": float(data.n_features)}
         numbers[rows.name] = row | splits
     return Finding(numbers)
 
 
 def table_2(study: PaperStudy) -> Finding:
-    """How many rows the paper's headings have here."""
     _, counts, names = mesh.headings(study)
-    found = {name: counts.rows.get(name, 0) for name in (*mesh.RARE, *mesh.FREQUENT)}
-    numbers = {name: {"number": float(n), "percent": 100 * n / counts.n_rows} for name, n in found.items()}
+    results = {name: counts.rows.get(name, 0) for name in (*mesh.RARE, *mesh.FREQUENT)}
+    numbers = {name: {"number": float(n), "percent": 100 * n / counts.n_rows} for name, n in results.items()}
     return Finding(numbers, (f"headings of tables 4 and 6: {'; '.join(names)}",))
 
 
@@ -63,17 +61,15 @@ def _no_more_iterations(numbers: Numbers) -> bool:
     return numbers["Average, PROBE"]["iterations"] <= numbers["Average, Pegasos"]["iterations"]
 
 
-def with_average(found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """The rows of headings, and the mean of each column."""
-    return {name: dict(row) for name, row in found.items()} | {AVERAGE: means(found.values())}
+def with_average(results: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    return {name: dict(row) for name, row in results.items()} | {AVERAGE: means(results.values())}
 
 
 def table_4(study: PaperStudy) -> Finding:
-    """MAP, break-even and iterations of three methods for each of the rare headings."""
-    found = mesh.compared(study, METHODS, "--no-bias")
-    names = list(found["PROBE"])
-    rows = {name: {f"{method} {what}": v for method, lines in found.items() for what, v in lines[name].items()} for name in names}
-    others = mesh.compared(study, {method: name for method, name in METHODS.items() if method != "pegasos"})
+    results = mesh.compare_methods(study, METHODS, "--no-bias")
+    names = list(results["PROBE"])
+    rows = {name: {f"{method} {what}": v for method, lines in results.items() for what, v in lines[name].items()} for name in names}
+    others = mesh.compare_methods(study, {method: name for method, name in METHODS.items() if method != "pegasos"})
     with_one = ", ".join(f"{name} {means(lines.values())['MAP']:.3f}" for name, lines in others.items())
     return Finding(with_average(rows), (f"Pegasos has an intercept, as in the paper; mean MAP of the others with one: {with_one}",))
 
@@ -103,11 +99,11 @@ def _fewest_iterations(numbers: Numbers) -> bool:
 
 
 def table_5(study: PaperStudy) -> Finding:
-    """Quality and cost for headings of about the paper's shares, one at a time."""
+    """Measures and cost for one heading at a time, with shares near those of the paper."""
     rows, counts, _ = mesh.headings(study)
     numbers: dict[str, dict[str, float]] = {}
     notes = []
-    for share, name in list(mesh.frequent(counts).items())[: 1 if study.quick else None]:
+    for share, name in list(mesh.choose_frequent(counts).items())[: 1 if study.quick else None]:
         folder = study.folder / f"share-{share:g}"
         mesh.train_methods(study, rows, folder, LARGE, "--no-bias", "--lambda", mesh.LAMBDA, "--label", name)
         for method, title in LARGE.items():
@@ -152,15 +148,14 @@ LOSSES = {"hinge": "PROBE (SVM)", "huber": "PROBE (Huber)", "logistic": "PROBE (
 
 
 def table_6(study: PaperStudy) -> Finding:
-    """Break-even of PROBE with three losses, and of SVMperf."""
     rows, _, headings = mesh.headings(study)
     runs = {name: study.folder / loss for loss, name in LOSSES.items()} | {"SVMperf": study.folder / "svmperf"}
     shared = ("--no-bias", "--lambda", mesh.LAMBDA, *flags("--label", headings))
     for loss, name in LOSSES.items():
         study.run("train", "probe", rows.train, "-o", runs[name], "--loss", loss, *shared)
     study.run("train", "svmperf", rows.train, "-o", runs["SVMperf"], *mesh.EXACT, *shared)
-    found = {name: mesh.judged(study, run, rows) for name, run in runs.items()}
-    return Finding(with_average({label: {name: found[name][label]["BE"] for name in runs} for label in found["SVMperf"]}))
+    results = {name: mesh.measure_labels(study, run, rows) for name, run in runs.items()}
+    return Finding(with_average({label: {name: results[name][label]["BE"] for name in runs} for label in results["SVMperf"]}))
 
 
 @claim("table-6", f"Huber's loss gives the same BE as the hinge: the means are at most {NEAR} apart")

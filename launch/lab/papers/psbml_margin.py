@@ -26,23 +26,21 @@ LEAST_OVERLAP = 85.0  # per cent
 
 
 def sizes(study: PaperStudy) -> MarginSizes:
-    """How much is done."""
     return QUICK if study.quick else MarginSizes()
 
 
 def made_set(study: PaperStudy, name: str, rows: int, seed: int = 0) -> Path:
-    """A made-up set without splits."""
     return study.converted(f"{name}-{seed}", "synthetic", name, "--rows", rows, "--seed", seed)
 
 
-def asked(name: str, path: Path, cycles: int, seed: int, experiment: str, *content: Any) -> Any:
-    """Return the result of an experiment (a method of `Experiments`) on a set."""
+def run_experiment(name: str, path: Path, cycles: int, seed: int, experiment: str, *content: Any) -> Any:
+    """Return the result of a method of `Experiments` on a set."""
     with experiments_on(name, path, cycles, seed) as experiments:
         return getattr(experiments, experiment)(*content)
 
 
 def points_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """All points of a set (n × 2) and their classes (n), 0 or 1. Local."""
+    """Return all points of a set (n × 2) and their classes (n), 0 or 1."""
     with hpcml.Dataset(path) as data:
         return np.asarray(data.matrix().toarray(), dtype=np.float64), np.diff(data.labels().indptr)
 
@@ -50,19 +48,17 @@ def points_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
 # Figures 2, 5 and 8
 
 
-def pictured(names: Sequence[str]) -> Callable[[PaperStudy], Finding]:
-    """Makes the picture of sets, and the share of positive points."""
-
+def draw_sets(names: Sequence[str]) -> Callable[[PaperStudy], Finding]:
     def make(study: PaperStudy) -> Finding:
-        found = {name: points_of(made_set(study, name, sizes(study).rows)) for name in names}
-        picture = study.picture(draw_points, found)
-        numbers = {name: {"points": float(of.size), "positive %": 100 * float(of.mean())} for name, (_, of) in found.items()}
+        results = {name: points_of(made_set(study, name, sizes(study).rows)) for name in names}
+        picture = study.picture(draw_points, results)
+        numbers = {name: {"points": float(of.size), "positive %": 100 * float(of.mean())} for name, (_, of) in results.items()}
         return Finding(numbers, pictures=(picture,))
 
     return make
 
 
-figure_2, figure_5, figure_8 = pictured(("circle",)), pictured(("gaussians",)), pictured(("checkerboard", "sine"))
+figure_2, figure_5, figure_8 = draw_sets(("circle",)), draw_sets(("gaussians",)), draw_sets(("checkerboard", "sine"))
 
 
 @claim("figure-2", "As many points are positive as lie beyond 0.4 in the square, within 3 standard errors")
@@ -76,14 +72,12 @@ def _as_stated(numbers: Numbers) -> bool:
 
 
 def near_margin(name: str) -> Callable[[PaperStudy], Finding]:
-    """Makes the three experiments on a set."""
-
     def make(study: PaperStudy) -> Finding:
         how = sizes(study)
         path = made_set(study, name, how.rows)
-        ask = partial(asked, name, path, how.cycles, 0)
+        ask = partial(run_experiment, name, path, how.cycles, 0)
         both = (partial(ask, "grids", how.grid_runs), partial(ask, "alone", how.runs))
-        grids, modes = study.kept("experiments", *both)
+        grids, modes = study.compute_once("experiments", *both)
         picture = study.picture(draw_margin, grids, modes, SETS[name], points_of(path)[0])
         return Finding(grids["numbers"] | modes["numbers"], pictures=(picture,))
 
@@ -98,8 +92,7 @@ def _gather(numbers: Numbers) -> bool:
     return all(first < half < last and last >= 50 for first, half, last in shares)
 
 
-def claims_of(name: str) -> tuple[Claim, ...]:
-    """The claims of figures 3 and 6, and of the text beside them."""
+def claims_about(name: str) -> tuple[Claim, ...]:
     distance = f"total variation distance of the mean histograms at most {ALIKE}"
 
     def modes_move(numbers: Numbers) -> bool:
@@ -120,8 +113,8 @@ def claims_of(name: str) -> tuple[Claim, ...]:
     )
 
 
-figure_3, FIGURE_3 = near_margin("circle"), claims_of("circle")
-figure_6, FIGURE_6 = near_margin("gaussians"), claims_of("gaussians")
+figure_3, FIGURE_3 = near_margin("circle"), claims_about("circle")
+figure_6, FIGURE_6 = near_margin("gaussians"), claims_about("gaussians")
 
 # Figure 4
 
@@ -130,19 +123,18 @@ BAND_NAMES = band_names(RADII)
 
 
 def figure_4(study: PaperStudy) -> Finding:
-    """The share of all weight on the grid by radius, cycle by cycle, in per cent."""
     how = sizes(study)
     path = made_set(study, "circle", how.rows)
-    ask = partial(asked, "circle", path, how.cycles, 0)
-    (shares,) = study.kept("weights", partial(ask, "weight_shares", RADII))
+    ask = partial(run_experiment, "circle", path, how.cycles, 0)
+    (shares,) = study.compute_once("weights", partial(ask, "weight_shares", RADII))
     of = dict(zip(BAND_NAMES, zip(*shares, strict=True), strict=True))
     cycles = np.arange(1, how.cycles + 1)
     near = {name: (cycles, values) for name, values in of.items() if name in AT_THE_MARGIN}
     far = {name: (cycles, values) for name, values in of.items() if name not in AT_THE_MARGIN}
     label = {"xlabel": "cycle", "ylabel": "share of all weight (%)"}
     panels = [(far, label | {"title": "radius far from 0.4"}), (near, label | {"title": "radius near 0.4"})]
-    shown = [cycle for cycle in SHOWN_CYCLES if cycle <= how.cycles]
-    numbers = {f"radius {name}": {f"cycle {cycle}": values[cycle - 1] for cycle in shown} for name, values in of.items()}
+    reported = [cycle for cycle in SHOWN_CYCLES if cycle <= how.cycles]
+    numbers = {f"radius {name}": {f"cycle {cycle}": values[cycle - 1] for cycle in reported} for name, values in of.items()}
     return Finding(numbers, ("of the weight of all rows on the grid, per cent",), (study.picture(draw_lines, panels),))
 
 
@@ -162,32 +154,30 @@ def _far_decay(numbers: Numbers) -> bool:
 
 
 def table_1(study: PaperStudy) -> Finding:
-    """Of the support vectors of highest α those among PSBML's hardest tenth, and the reverse."""
+    """Support vectors of highest α among the hardest tenth of the rows, and hard rows among the support vectors."""
     how, numbers = sizes(study), {}
     for name in SETS:
         paths = [made_set(study, name, how.rows, seed) for seed in range(how.seeds)]
-        calls = (partial(asked, name, path, how.cycles, seed, "overlaps") for seed, path in enumerate(paths))
-        found = study.kept(name, *calls)
-        for which, lines in zip(("least C", "greatest C"), zip(*found, strict=True), strict=True):
+        calls = (partial(run_experiment, name, path, how.cycles, seed, "overlaps") for seed, path in enumerate(paths))
+        results = study.compute_once(name, *calls)
+        for which, lines in zip(("least C", "greatest C"), zip(*results, strict=True), strict=True):
             numbers[f"{name}, {which}"] = overlap_row([Overlap(**line) for line in lines])
     return Finding(numbers, ("overlap: of the support vectors of highest α those among the hardest tenth of the rows",))
 
 
-def overlap_row(found: Sequence[Overlap]) -> dict[str, float]:
-    """A row of table 1, in per cent."""
-    shares = [100 * each.vectors for each in found]
+def overlap_row(results: Sequence[Overlap]) -> dict[str, float]:
+    shares = [100 * each.vectors for each in results]
     return {
         "overlap": fmean(shares),
         "deviation": float(np.std(shares, ddof=1)),
-        "by chance": 100 * fmean(each.vectors_by_chance for each in found),
-        "hard rows that are vectors": 100 * fmean(each.hard for each in found),
-        "support vectors": fmean(each.n_vectors for each in found),
-        "C": median(each.C for each in found),
+        "by chance": 100 * fmean(each.vectors_by_chance for each in results),
+        "hard rows that are vectors": 100 * fmean(each.hard for each in results),
+        "support vectors": fmean(each.n_vectors for each in results),
+        "C": median(each.C for each in results),
     }
 
 
 def overlaps(name: str) -> Claim:
-    """Return the claim about a set."""
     return Claim(
         f"{name}: of the support vectors of highest α (SVM of least C) at least {LEAST_OVERLAP:.0f} % are hard rows",
         lambda numbers: numbers[f"{name}, least C"]["overlap"] >= LEAST_OVERLAP,

@@ -23,7 +23,7 @@ def paper_named(name: str) -> Paper:
 
 
 def _exhibit(about: dict[str, Any], code: str) -> Exhibit:
-    """Return the exhibit table-3 of a module: `table_3` makes it; its claims are those of `claim("table-3", …)` and `TABLE_3`."""
+    """Return an exhibit: `table_3` of the module computes table-3; its claims are those of `claim("table-3", …)` and `TABLE_3`."""
     module, name = import_module(f"launch.lab.papers.{code}"), about["name"].replace("-", "_")
     claims = (*CLAIMS.get((module.__name__, about["name"]), ()), *getattr(module, name.upper(), ()))
     about |= {"page": about.get("page", 0), "lacks": about.get("lacks", "").format_map(vars(module))}
@@ -32,12 +32,10 @@ def _exhibit(about: dict[str, Any], code: str) -> Exhibit:
 
 
 def all_papers() -> list[Paper]:
-    """Return all papers, in the order of the page."""
     return [paper_named(name) for name in NAMES]
 
 
 def listing() -> str:
-    """Return the list of all tables and figures, a line each."""
     lines = []
     for paper in all_papers():
         lines += ["", f"{paper.name}: {paper.source}"]

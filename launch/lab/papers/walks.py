@@ -116,16 +116,16 @@ def walk(
         "PROBE*": lambda w, f, g: _ratio(f - f_star, g),
         "IDEAL": lambda w, f, g: _ratio(g @ (w - w_star), g) if f > f_star else 0.0,
     }
-    found: dict[str, dict[str, list]] = {}
+    results: dict[str, dict[str, list]] = {}
     for name, rule in rules.items():
-        trace = found[name] = {"distance": [], "f": [], "break_even": []}
-        n_steps = max_steps if name == "PROBE" else len(found["PROBE"]["f"])
+        trace = results[name] = {"distance": [], "f": [], "break_even": []}
+        n_steps = max_steps if name == "PROBE" else len(results["PROBE"]["f"])
         for t, (w, f, last) in enumerate(iterates(evaluate, n_weights, rule, n_steps), start=1):
             trace["distance"].append(float(np.linalg.norm(w - w_star)))
             trace["f"].append(f)
             if t % EVERY == 0 or last:
                 trace["break_even"].append((t, break_even(w)))
-    return found
+    return results
 
 
 def walk_label(data: Path, run: Path, label: str) -> dict[str, dict[str, list]]:
@@ -146,14 +146,14 @@ def walk_label(data: Path, run: Path, label: str) -> dict[str, dict[str, list]]:
 def walked(study: PaperStudy) -> tuple[dict[str, dict[str, dict[str, list]]], tuple[Path, ...]]:
     """Walk three headings (the first, the middle and the last of the rare ones); return the walks by heading, and pictures."""
     rows, _, every = mesh.headings(study)
-    some = every[:1] if study.quick else list(dict.fromkeys((every[0], every[len(every) // 2], every[-1])))
+    headings = every[:1] if study.quick else list(dict.fromkeys((every[0], every[len(every) // 2], every[-1])))
     run = study.folder / "probe"
-    study.run("train", "probe", rows.train, "-o", run, "--no-bias", "--lambda", mesh.LAMBDA, *flags("--label", some))
-    found = study.kept("walks", *(partial(walk_label, rows.train, run, name) for name in some))
-    pictures = [study.folder / f"{safe(name)}.png" for name in some]
-    for name, traces, picture in zip(some, found, pictures, strict=True):
+    study.run("train", "probe", rows.train, "-o", run, "--no-bias", "--lambda", mesh.LAMBDA, *flags("--label", headings))
+    results = study.compute_once("walks", *(partial(walk_label, rows.train, run, name) for name in headings))
+    pictures = [study.folder / f"{safe(name)}.png" for name in headings]
+    for name, traces, picture in zip(headings, results, pictures, strict=True):
         draw(picture, name, traces)
-    return dict(zip(some, found, strict=True)), tuple(pictures)
+    return dict(zip(headings, results, strict=True)), tuple(pictures)
 
 
 STYLES = {
