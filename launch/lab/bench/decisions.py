@@ -1,10 +1,10 @@
-"""The value of rules for thresholds and for probabilities: chosen on out-of-fold scores of training rows, judged on other rows.
+"""Rules for thresholds and probabilities, fitted to out-of-fold scores of training rows and evaluated on other rows.
 
-The split train trains and test judges; of data without splits three quarters of the rows train. Each fold of the training rows is
-scored by classifiers (dual coordinate descent, squared hinge) of the other folds. The rules see these scores alone, and are then
-judged by the scores that the classifiers of all training rows give to the test rows. Lines of thresholds have F1 over all labels,
+The splits train and test are used; without splits three quarters of the rows are training rows. Each fold of the training rows is
+scored by classifiers (dual coordinate descent, squared hinge) of the other folds. The rules are fitted to these
+scores, and evaluated on the test scores of classifiers of all training rows. Lines of thresholds have F1 over all labels,
 and by the positives of labels. Lines of probabilities have, in thousandths, the Brier score, the expected calibration error (10
-bins), the log loss, and the mean probability beside the share of true rows.
+bins), the log loss, the mean probability, and the share of positive rows.
 """
 
 from __future__ import annotations

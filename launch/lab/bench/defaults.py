@@ -1,12 +1,12 @@
 """Quality of the defaults: macro MAP and F1 of `probe` and `dual` by default, and without an intercept and with the hinge loss.
 
---at L1,LAMBDA...: instead of these, `elastic-net` at pairs of λ₁ and λ₂, beside `dual` by default. `touched` is the mean share of
-the rows that a round of a label visits, `features` the mean number of weights that are not 0.
+--at L1,LAMBDA...: trains instead `elastic-net` at pairs of λ₁ and λ₂, and `dual` with its defaults. `touched` is the mean share of
+the rows that a round of a label visits, `features` the mean number of non-zero weights.
 
 SET is a name or a dataset (.h5). Default: every set in the folder that HPCML_DATA names, and the docstrings of the installed
-packages. λ is X/m in both ways. The rows of the set's own test split or file are judged, else a random third (seed 1). Of svmlight
-files with more than --most-rows rows every k-th is taken. `seconds` are those of training, `cpu_seconds` those of the command.
---check also trains scikit-learn's LinearSVC on the same rows, a label after another. --tiny takes 400 generated rows.
+packages. λ is X/m in both ways. The test split or file of the set is evaluated, else a random third (seed 1). Svmlight files
+with more than --most-rows rows are reduced to every k-th row. `seconds` are those of training, `cpu_seconds` those of the command.
+--check also trains scikit-learn's LinearSVC on the same rows, one label after another. --tiny uses 400 generated rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent with delayed regularisation: how far its objective is above the minimum.
+"""Excess of the objective over the minimum after stochastic gradient descent with delayed regularisation.
 
 Trains all labels with at least --min-positives rows twice: by `elastic-net --solver fobos` (or sgd) with the default passes and
 learning rate, and exactly. `median` and `largest` are the excess of the objective over the minimum in percent; seconds are those of

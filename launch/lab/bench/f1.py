@@ -1,8 +1,8 @@
 """F1 with and without thresholds of elastic-net (λ₁ = 0.1/m, λ₂ = 0.01/m), dual and probe --loss logistic.
 
-Of a dataset with the splits train and test a quarter of the training rows becomes the split valid; of another a fifth of all rows,
-and another fifth the split test. Each method trains on the rest with its defaults, thresholds are found on valid for each measure,
-and test judges. A line has F1 over all labels, the mean number of features that a label has weights for, and F1 per row over the
+A dataset with the splits train and test loses a quarter of its training rows to the split valid; other datasets lose a fifth of all
+rows to valid and another fifth to test. Each method trains on the rest with its defaults; thresholds are chosen on valid for each
+measure and evaluated on test. A line has F1 over all labels, the mean number of features that a label has weights for, and F1 per row over the
 most frequent labels alone, by their percentage.
 """
 

@@ -1,11 +1,11 @@
-"""Damaged inputs given to the commands: none may end in a traceback, hang, take what memory a header claims, or be called sound.
+"""Run the commands on damaged inputs: none may cause a traceback, a hang or a huge allocation, or be accepted as sound.
 
 usage: python -m launch.lab bench fuzz [--inputs 10500] [--first 0] [--seed 0] [--kind KIND...] [--only KIND:NUMBER] [--workers 2]
 
 `tests/support/damage.py` makes the inputs: svmlight, JSON lines, datasets, linear models (dense, sparse, of single passes),
-classifiers, TOML files, and run folders of several methods to be resumed; --first goes on with later numbers, so that slices add
-up. Each command line runs as `hpcml` would, in a process of its own that is forked when everything is imported but MPI not
-started, under limits of time and memory. Good ends: code 0 with a sound result, and code 2 with exactly one error of ours. Prints
+classifiers, TOML files, and run folders of several methods to be resumed; --first is the number of the first input, so that runs
+can be divided. Each command line runs as `hpcml` would, in a process that is forked after the imports and before the start of MPI,
+under limits of time and memory. Accepted ends: code 0 with a sound result, and code 2 with exactly one error message of hpcml. Prints
 a JSON line for each defect and for each kind, and the total; ends with code 1 if there is a defect. --only shows the outcome of one
 input and keeps its files.
 """

@@ -3,7 +3,7 @@
 Makes a dataset (`hpcml convert synthetic text`) in FOLDER, and a model of all its labels (`train dual --drop 0.1`, in two parts
 that are merged). Then every command is run with them, on --judged of the test rows, on every number of ranks. A line has seconds by
 the clock, seconds of all processors, and the peak of the memory of the largest rank in MiB, mapped files included. A command that
-takes longer than --seconds is ended. What FOLDER has already is not made again.
+takes longer than --seconds is ended. Files that exist in FOLDER are reused.
 """
 
 from __future__ import annotations

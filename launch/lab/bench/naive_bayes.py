@@ -1,7 +1,7 @@
-"""Seconds of a label of naive Bayes and other METHODs, beside scikit-learn's BernoulliNB.
+"""Seconds per label of naive Bayes and other METHODs, compared with scikit-learn's BernoulliNB.
 
 Each METHOD (default: bernoulli-nb) trains all labels; scikit-learn's OneVsRestClassifier(BernoulliNB()) trains a random sample of
-the labels with as many processes as there are ranks. They take turns, and the least seconds count. `seconds` are those of
+the labels with as many processes as there are ranks. They run in turn, and the least seconds count. `seconds` are those of
 training, `wall` those of the command, `ratio` that of the seconds of a label.
 """
 

@@ -1,4 +1,4 @@
-"""One pass over the rows for B labels beside scipy's products, on one core: seconds a value, and ratios.
+"""Time of one pass over the rows for B labels on one core, compared with scipy's products.
 
 The pass (margins, losses, exact sums; no row dormant) is timed at w = 0, where every row violates ("pass"), and where PROBE is
 after 20 steps ("pass_later"). scipy multiplies `X @ W` and `X.T @ R` of float32 matrices ("scipy": the precision of our weights)

@@ -1,11 +1,11 @@
-"""Single-pass learners beside Vowpal Wabbit and river: examples per second on one core, and 2 ranks against 1.
+"""Examples per second of single-pass learners, Vowpal Wabbit and river on one core, and the speed-up of 2 ranks.
 
-Vowpal Wabbit and river are compared with where they are installed (pip install vowpalwabbit river).
+Vowpal Wabbit and river are included where they are installed (pip install vowpalwabbit river).
 
 WORDS.h5: one label of the rows of a split is learnt, in random order (both get the same order), for instance IMDB's words and pairs
 (`hpcml convert jsonl imdb.jsonl.xz -o WORDS.h5 --pairs`). TOPICS.h5: 20 labels, on 1 and on 2 ranks. perceptron and pa have no
-intercept. Timed are passes: ours as the command reports them, without loading and writing a model, Vowpal Wabbit's from making the
-workspace to its end, in a warm process. The least of the repeats counts; the repeats of all take turns.
+intercept. Passes are timed: ours as the command reports them, without loading and writing a model, Vowpal Wabbit's from the creation
+of the workspace to its end, in a warm process. The least of the repeats counts; the programs run in turn.
 """
 
 from __future__ import annotations

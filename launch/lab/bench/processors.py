@@ -1,16 +1,15 @@
-"""The same bits on every processor: what all methods make of tiny data, on made-up processors × ranks × MPI libraries.
+"""Compare the bits of all methods on tiny data across simulated processors, ranks and MPI libraries.
 
-A made-up processor is this one, with less: numba compiles for another (NUMBA_CPU_NAME, NUMBA_CPU_FEATURES), and NumPy, OpenBLAS
-and glibc take other code than they would (NPY_DISABLE_CPU_FEATURES, OPENBLAS_CORETYPE, GLIBC_TUNABLES). On each, `hpcml check
---bits` runs under mpirun, of every PYTHON that is named: environments with another MPI library, or other versions, than this one's.
-Kernels are kept apart by target. Whether the switches bite is seen beside it: the digests of what NumPy's and the C library's
-functions, and a product of matrices, give.
+A simulated processor is this one with fewer features: numba compiles for another (NUMBA_CPU_NAME, NUMBA_CPU_FEATURES), and NumPy, OpenBLAS
+and glibc use other code paths (NPY_DISABLE_CPU_FEATURES, OPENBLAS_CORETYPE, GLIBC_TUNABLES). On each, `hpcml check
+--bits` runs under mpirun, with every PYTHON named: environments with another MPI library or other versions.
+Each target has its own kernel cache. Digests of values of NumPy's and the C library's functions and of a matrix product show whether
+the switches have an effect.
 
-OUT.json has the digests of every run, and by what they were computed; OUT.md the table: of each thing made the digest, and the runs
-that have another one. On another machine, --against OUT.json compares.
+OUT.json has the digests and versions of every run; OUT.md is a table of each output with its digest and the runs that differ. On another machine, --against OUT.json compares.
 
-Exit code 1: something did not run, differs between runs, or is not as in EARLIER.json; where another package computes (EXTERNAL in
-hpcml/check/bits.py) that is only told.
+Exit code 1: something did not run, differs between runs, or is not as in EARLIER.json; differences of
+other packages (EXTERNAL in hpcml/check/bits.py) are only reported.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The speed of `hpcml convert pubmed` on files of `launch.lab bench pubmed_xml`, beside pubmed_parser's reading of the same files.
+"""The speed of `hpcml convert pubmed` on files of `launch.lab bench pubmed_xml`, compared with pubmed_parser on the same files.
 
-pubmed_parser (pip install pubmed_parser) reads with `parse_medline_xml`; it makes no rows. OPTIONS go to convert. There is a line
+pubmed_parser (pip install pubmed_parser) reads with `parse_medline_xml`; it builds no rows. OPTIONS go to convert. There is a line
 for the files, one for the peer (its first N files, default all) and one for each number of ranks: wall and CPU seconds (of all
 ranks, start included), records a second and rank of both, and the peak of memory (MiB) of the largest rank. `hours` is the time
 that 36 million records would take at that wall rate.

@@ -1,19 +1,19 @@
-"""PubMed-shaped XML of any size, made from real records: baseline and update files as NLM's, the same for the same seed.
+"""Generate XML files like the baseline and update files of PubMed, of any size, from real records; a seed determines them.
 
 OUTPUT is a folder, with --mesh a file. The real records are those of $HPCML_DATA (--data): pubmed_sample.xml.xz gives authors,
 journals, references and all else that a record holds; mesh.jsonl.xz gives titles, abstracts and headings. A record has the title
 and the headings of one document, and its abstract with a fifth of the sentences from another. Abstracts whose sections have labels
-are structured. Some words stand in <i>, <sup>, <sub> or MathML, some letters are written as numbers. Some records are indexed by a
+are structured. Some words are in <i>, <sup>, <sub> or MathML, some letters are character references. Some records are indexed by a
 machine, some not at all; some dates are MedlineDate. The last --updates of the files are updates: a third of their records revise,
 a tenth are second versions, and each ends with deletions. Of ten files one is in ISO-8859-1 and one in UTF-16. Files are compressed
 (gz), but not with --plain.
 
 --mesh writes the documents of mesh.jsonl.xz as they are (or the --first N of them), in one file: titles, abstracts and headings.
-Where a document's id is no number, its PMID is 90,000,000 and the line that it stands on. They have no years.
+A document without a numeric id gets the PMID 90,000,000 plus its line number. They have no years.
 
-A heading has its real UI if the sample says it, and else one made up of its name: D9 and eleven digits.
+A heading has its real UI if the sample contains it, else one derived from its name: D9 and eleven digits.
 
-The line has files, records (all that stand in the files), deletions, rows (the citations that stay), bytes of XML.
+The line has files, records, deletions, rows (citations that are not deleted), bytes of XML.
 """
 
 from __future__ import annotations

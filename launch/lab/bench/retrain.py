@@ -1,7 +1,7 @@
-"""Compare the CPU seconds of `hpcml retrain` and of training anew, after some labels have changed.
+"""Compare the CPU seconds of `hpcml retrain` and of a new training after some labels have changed.
 
-Of a share of the labels (at random) every second row loses the label. A run on the data as they were is retrained on the new data,
-beside a model that is trained on them anew. Seconds are those of the commands, without those of `hpcml --version`; the least of
+Every second row of a random share of the labels loses the label. A run on the original data is retrained on the new data, and a
+model is trained on the new data. Seconds are those of the commands, without those of `hpcml --version`; the least of
 --rounds.
 """
 

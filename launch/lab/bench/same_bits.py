@@ -1,13 +1,13 @@
-"""Whether two versions of hpcml train the same models: a digest of every model, to be compared with an earlier list of them.
+"""Compare the models of two versions of hpcml by their digests.
 
 Every method is trained on three sets at 1 and 3 ranks, by `mpirun … python -m hpcml`, whichever hpcml this Python finds (PYTHONPATH
 says which); what is imported here (the list of trainings, and how digests are made) is this clone's. The sets, of HPCML_DATA, are
 reuters (labels of at least 300 rows; where there is one classifier for all rows, earn against all others), a9a and chess; --data
-names a dataset to take instead. The trainings are those of `hpcml check --bits`, which does the same with tiny data.
+names a dataset to use instead. The trainings are those of `hpcml check --bits`, which does the same with tiny data.
 
-OUT.json has the digest of each converted set and each model. With --processor all runs on a made-up processor of processors.py.
+OUT.json has the digest of each converted set and each model. With --processor all runs on a simulated processor of processors.py.
 
-Exit code 1: something did not train (its digest says so), is not the same at all numbers of ranks, or is not as in EARLIER.json.
+Exit code 1: a training failed, or a digest differs between numbers of ranks or from EARLIER.json.
 """
 
 from __future__ import annotations

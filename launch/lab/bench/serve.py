@@ -1,10 +1,10 @@
-"""`hpcml serve` under load and under Annif: requests a second, 99th percentile, bad requests, the headings of `hpcml predict`.
+"""Measure `hpcml serve` under load, with bad requests, and as a backend of Annif.
 
 usage: python -m launch.lab bench serve RUN DATA --texts FILE.jsonl [--requests N] [--clients N...] [--bad N] [--annif PROGRAM]
 
-RUN is a run with probabilities, DATA the dataset of its texts (with the model's features), FILE the JSON lines that it was made of
-(plain or .xz). The server is a process of its own; the clients are threads of this one. With --annif, the program of an Annif
-installation (in a virtual environment of its own: its packages do not fit hpcml's), its commands `suggest` and `eval` ask the
+RUN is a run with probabilities, DATA the dataset of its texts (with the model's features), FILE its source as JSON lines
+(plain or .xz). The server is a separate process; the clients are threads of this one. With --annif, the program of an Annif
+installation (in a separate virtual environment because of its requirements), its commands `suggest` and `eval` ask the
 server by the backend `http`. The headings and scores of `suggest`, to Annif's four digits, and the true and false positives of
 `eval` are compared with `hpcml predict`.
 """

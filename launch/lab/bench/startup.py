@@ -1,4 +1,4 @@
-"""How long `hpcml` takes to start: from the launch of the ranks to the first step of training, and to the end of a tiny command.
+"""Start-up time of `hpcml`: from the launch of the ranks to the first step of training and to the end of a tiny command.
 
 REPEATS: of each measurement (3); COMMAND: info, a method of `hpcml train`, or all (all); RANKS: 1 2 4. A line has the medians:
 `seconds` to the end, `first_step` to the moment at which the run's config.toml is written, just before the first step, `cpu` of all

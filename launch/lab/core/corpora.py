@@ -1,6 +1,4 @@
-"""The data of the papers' experiments, as `hpcml convert` takes them: from the folder that
-HPCML_DATA names, or made on this machine.
-"""
+"""The data of the experiments as arguments of `hpcml convert`: from the folder HPCML_DATA, or generated."""
 
 from __future__ import annotations
 

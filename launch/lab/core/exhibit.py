@@ -1,4 +1,4 @@
-"""A paper, its tables and figures, and their claims."""
+"""Papers, their tables and figures, and their claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outcome of a study, beside the numbers of the paper: as JSON, CSV and text."""
+"""The outcome of a study with the numbers of the paper, as JSON, CSV and text."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def format_rows(numbers: Numbers, published: Numbers) -> list[list[str]]:
 
 
 def text(outcome: Outcome, paper: Paper, exhibit: Exhibit) -> str:
-    where = "made rows, quick form" if outcome.quick else ", ".join(outcome.data) or "no data"
+    where = "synthetic rows, quick form" if outcome.quick else ", ".join(outcome.data) or "no data"
     ranks = "1 rank" if outcome.ranks == 1 else f"{outcome.ranks} ranks"
     where_in_paper = f"{exhibit.name} (page {exhibit.page})" if exhibit.page else exhibit.name
-    lines = [f"{paper.source}, {where_in_paper}: {exhibit.title}", f"on {where}; in brackets the paper's", ""]
+    lines = [f"{paper.source}, {where_in_paper}: {exhibit.title}", f"on {where}; numbers of the paper in brackets", ""]
     lines += table(format_rows(outcome.numbers, outcome.published))
-    lines += ["", *(f"{WORDS[holds]}: {says}" for says, holds in outcome.claims.items()), *outcome.notes]
+    lines += ["", *(f"{WORDS[holds]}: {sentence}" for sentence, holds in outcome.claims.items()), *outcome.notes]
     lines += [f"differs from the paper: {exhibit.lacks}"] * bool(exhibit.lacks)
     return "\n".join([*lines, f"{outcome.verdict}; {outcome.seconds:.0f} s on {ranks}"])
 

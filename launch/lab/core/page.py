@@ -1,4 +1,4 @@
-"""The page of all outcomes, made of the JSON files of studies: `python -m launch.lab page`."""
+"""The page of all outcomes, from the JSON files of studies: `python -m launch.lab page`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from launch.lab.core.tables import read_json
 WIDTH = 100  # columns
 HEAD = """# The five papers
 
-<!-- for: whoever asks which claims of the papers hold, on what data, and by which command -->
+<!-- for: readers of the papers: which claims hold, on which data, and which command shows it -->
 
-Every table and figure of the five papers has its line. Numbers are ours, in brackets the paper's;
-below an exhibit's claims all its numbers unfold. Whether a claim holds is judged by a rule that was
-written before the run; it is part of the sentence. The same command gives the same numbers again,
-on any number of ranks, but for seconds, memory, asynchronous runs (PSBML's table 6), and what
-another version of scikit-learn computes.
+The tables list every table and figure of the five papers. Numbers are ours; those of the paper are
+in brackets. All numbers of an exhibit unfold below its claims. A claim is judged by a rule that was
+written before the run and is part of its sentence. The same command gives the same numbers again on
+any number of ranks, except for seconds, memory, asynchronous runs (PSBML's table 6), and results of
+scikit-learn, which depend on its version.
 """
 
 
@@ -36,7 +36,7 @@ def read_outcomes(folder: Path) -> dict[tuple[str, str], Outcome]:
             content = read_json(path)
             outcome = Outcome(**{field.name: content[field.name] for field in fields(Outcome)})
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} is no outcome of a study: {error}") from None
+            raise DataError(f"{path} is not the outcome of a study: {error}") from None
         outcomes[outcome.paper, outcome.exhibit] = outcome
     return outcomes
 
@@ -46,7 +46,7 @@ def page(papers: Iterable[Paper], outcomes: Mapping[tuple[str, str], Outcome]) -
     for paper in papers:
         parts += [f"## {paper.title}", _wrapped(f"{paper.source}. {paper.claims}"), _table_of_tables(paper, outcomes)]
         if paper.learnt:
-            parts += ["What the paper does not say:", "\n".join(_wrapped(sentence, "- ") for sentence in paper.learnt)]
+            parts += ["Results beyond the paper:", "\n".join(_wrapped(sentence, "- ") for sentence in paper.learnt)]
         for exhibit in paper.exhibits:
             if outcome := outcomes.get((paper.name, exhibit.name)):
                 parts.append(_section(exhibit, outcome))
@@ -64,7 +64,7 @@ def _line(cells: list[str]) -> str:
 
 
 def _table_of_tables(paper: Paper, outcomes: Mapping[tuple[str, str], Outcome]) -> str:
-    lines = ["| | what | ours (theirs) | data | verdict | seconds |", "|---|---|---|---|---|---|"]
+    lines = ["| | content | ours (paper) | data | verdict | seconds |", "|---|---|---|---|---|---|"]
     for exhibit in paper.exhibits:
         outcome = outcomes.get((paper.name, exhibit.name))
         name = f"[`{exhibit.name}`](#{paper.name}-{exhibit.name})" if outcome else f"`{exhibit.name}`"
@@ -86,7 +86,7 @@ def _main(exhibit: Exhibit, outcome: Outcome) -> str:
 def _section(exhibit: Exhibit, outcome: Outcome) -> str:
     rows = format_rows(outcome.numbers, outcome.published)
     lines = [f"### {outcome.paper} {outcome.exhibit}", "", _wrapped(f"{exhibit.title}: `{outcome.command}`"), ""]
-    items = [f"{WORDS[holds]}: {says}" for says, holds in outcome.claims.items()]
+    items = [f"{WORDS[holds]}: {text}" for text, holds in outcome.claims.items()]
     items += [*outcome.notes, *[f"Differs from the paper: {exhibit.lacks}"] * bool(exhibit.lacks)]
     lines += [_wrapped(item, "- ") for item in items]
     lines += ["", '<details markdown="1"><summary>Numbers</summary>', ""]

@@ -1,4 +1,4 @@
-"""A study: the commands that make the numbers of one exhibit, each run once as a subprocess, in one folder."""
+"""A study: the commands that compute the numbers of one exhibit, each run once as a subprocess, in one folder."""
 
 from __future__ import annotations
 
@@ -201,16 +201,16 @@ def make(
     force: bool = False,
     ranks: int = 1,
 ) -> str:
-    """Make the numbers of an exhibit in a folder, write the outcome there, and return the text to print.
+    """Compute the numbers of an exhibit in a folder, write the outcome there, and return the text to print.
 
-    Raises ConfigError for options that do not fit, Interrupted after a signal, and CommandError for a command that failed.
+    Raises ConfigError for invalid options, Interrupted after a signal, and CommandError for a command that failed.
     """
     if exhibit.make is None:
         raise ConfigError(f"{paper.name} {exhibit.name} cannot be made: {exhibit.lacks}")
     if quick and user_data:
-        raise ConfigError("--quick makes small rows of its own; remove --quick or the data")
+        raise ConfigError("--quick generates its own rows; remove --quick or the datasets")
     if user_data and not exhibit.kind:
-        raise ConfigError(f"{paper.name} {exhibit.name} takes no data")
+        raise ConfigError(f"{paper.name} {exhibit.name} uses no data; remove the datasets")
     mark = {"paper": paper.name, "exhibit": exhibit.name, "quick": quick, "data": [str(path.resolve()) for path in user_data]}
     open_folder(folder, mark, resume, force)
     study = PaperStudy(exhibit, folder, quick=quick, user_data=user_data, anew=force, ranks=ranks)

@@ -1,5 +1,6 @@
-"""Boosting naïve Bayesian learning on a large subset of MEDLINE (Wilbur 2000): ranking the
-documents that a small database should hold, by naive Bayes, AdaBoost of it, and two stages.
+"""Boosting naïve Bayesian learning on a large subset of MEDLINE (Wilbur 2000).
+
+Documents of a small database are ranked by naive Bayes, by AdaBoost of naive Bayes, and in two stages.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def features(study: PaperStudy) -> Finding:
     return Finding(numbers)
 
 
-@claim("features", "with word pairs there are at least 3 times as many features (the paper: 5.9)")
+@claim("features", "Word pairs multiply the number of features by at least 3 (the paper: 5.9)")
 def _many_pairs(numbers: Numbers) -> bool:
     both = zip(ending(numbers, "SINGLE"), ending(numbers, "DOUBLE"), strict=True)
     return all(double["features"] >= 3 * single["features"] for single, double in both)
@@ -151,11 +152,11 @@ def _many_pairs(numbers: Numbers) -> bool:
 
 FEATURES = (
     Claim(
-        "at most a fifth of the features have a weight, as no row of the label has the others (the paper: 11 and 5 %)",
+        "At most a fifth of the features have a weight; no row of the label has the others (the paper: 11 and 5 %)",
         lambda numbers: all(row["with a weight"] <= 0.2 * row["features"] for row in numbers.values()),
     ),
     Claim(
-        "of the weights of DOUBLE at most three quarters are beyond 1.5 (the paper: 47 %)",
+        "At most three quarters of the weights of DOUBLE exceed 1.5 (the paper: 47 %)",
         lambda numbers: all(row["weights > 1.5"] <= 0.75 * row["with a weight"] for row in ending(numbers, "DOUBLE")),
     ),
 )

@@ -1,5 +1,4 @@
-"""Stochastic gradient descent with delayed regularisation beside the same that regularises all
-weights after each step, on one core (Elkan 2015, "Small timing experiments").
+"""Delayed and standard regularisation of stochastic gradient descent on one core (Elkan 2015, "Small timing experiments").
 
 This module imports private parts of hpcml: it times single passes of its solver, without loading and certificate, and compares
 weights after the same steps.

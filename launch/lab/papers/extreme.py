@@ -1,6 +1,6 @@
 """Extreme multilabel learning (Elkan 2015, a talk): the elastic net with delayed regularisation.
 
-Its tables and figures have no numbers; here they have names, and their page is the slide.
+Its tables and figures have no numbers; they are named here, and `page` is the number of the slide.
 """
 
 from __future__ import annotations
@@ -222,31 +222,31 @@ def training_time(study: PaperStudy) -> Finding:
     return Finding(numbers)
 
 
-@claim("indexers", "0.05 to 0.2 % of the rows are there twice (the paper: about 0.1 %)")
+@claim("indexers", "0.05 to 0.2 % of the rows are duplicates (the paper: about 0.1 %)")
 def _twins(numbers: Numbers) -> bool:
     return 0.05 <= numbers["all rows"]["there twice %"] <= 0.2
 
 
-@claim("indexers", f"humans is given more consistently than time factors, with {LEAST_PAIRS} pairs or more")
+@claim("indexers", f"humans is assigned more consistently than time factors, with at least {LEAST_PAIRS} pairs")
 def _concrete(numbers: Numbers) -> bool:
     return numbers["humans"]["consistency %"] > numbers["time factors"]["consistency %"]
 
 
 TRACTABILITY = (
-    Claim("a label needs at most 1,000 features", lambda numbers: all(row["features a label"] <= 1000 for row in numbers.values())),
+    Claim("A label needs at most 1,000 features", lambda numbers: all(row["features a label"] <= 1000 for row in numbers.values())),
     Claim(
-        "with them MAP is at most 0.01 below that of dual, which has all features",
+        "MAP of the sparse models is at most 0.01 below that of dual, which uses all features",
         lambda numbers: all(row["MAP"] >= row["MAP of dual"] - 0.01 for row in numbers.values()),
     ),
 )
 
 
-@claim("half-threshold", "the one threshold with the best micro F1 of held-out rows is within 0.05 of half of it")
+@claim("half-threshold", "The single threshold with the best micro F1 on held-out rows is within 0.05 of half of that F1")
 def _is_half(numbers: Numbers) -> bool:
     return all(abs(row["threshold"] - row["half of F1"]) <= 0.05 for row in ending(numbers, ", searched"))
 
 
-@claim("half-threshold", "half of the best F1 as threshold costs at most 0.01 of macro and micro F1 of test rows")
+@claim("half-threshold", "Half of the best F1 as the threshold lowers macro and micro F1 of test rows by at most 0.01")
 def _half_costs_little(numbers: Numbers) -> bool:
     pairs = zip(ending(numbers, ", searched"), ending(numbers, ", half of the best F1"), strict=True)
     return all(half[measure] >= searched[measure] - 0.01 for searched, half in pairs for measure in ("macro F1", "micro F1"))
@@ -254,31 +254,34 @@ def _half_costs_little(numbers: Numbers) -> bool:
 
 WEIGHTS = (
     Claim(
-        "the ten features with the largest squared weights hold at least 90 % of all squares, in the median label",
+        "In the median label the ten largest squared weights are at least 90 % of the sum of squares",
         lambda numbers: numbers["all labels"]["share of the first ten %"] >= 90,
     ),
-    Claim("a label is right in every training and test row", lambda numbers: numbers["all labels"]["without a wrong row"] >= 1),
+    Claim(
+        "At least one label is predicted correctly in every training and test row",
+        lambda numbers: numbers["all labels"]["without a wrong row"] >= 1,
+    ),
 )
 
 
-@claim("f1", "F1 of a row does not fall from all labels to 30, 10, 3 and 1 %, on any corpus (one threshold)")
+@claim("f1", "F1 per row does not fall from all labels to the most frequent 30, 10, 3 and 1 %, on any corpus (one threshold)")
 def _rises(numbers: Numbers) -> bool:
     rows = ending(numbers, ", one threshold")
     return all(more >= less for row in rows for less, more in pairwise([row[name] for name in LABELS.values()]))
 
 
-@claim("f1", "it is larger by 0.05 or more over 1 % than over all (the paper: 0.09)")
+@claim("f1", "F1 per row is at least 0.05 higher over 1 % of the labels than over all (the paper: 0.09)")
 def _rises_enough(numbers: Numbers) -> bool:
     return all(row["1 %"] >= row["all"] + 0.05 for row in ending(numbers, ", one threshold"))
 
 
 SPARSITY = (
     Claim(
-        "never more than 0.64 % of the weights are not 0, twice the paper's, with λ in proportion to the rows",
+        "With λ in proportion to the rows at most 0.64 % of the weights are non-zero, twice the share in the paper",
         lambda numbers: all(row["at most %"] <= 0.64 for row in ending(numbers, IN_PROPORTION)),
     ),
     Claim(
-        "at the end no more than 0.4 %, twice the paper's, and fewer than at their most",
+        "At the end at most 0.4 % are non-zero, twice the share in the paper, and fewer than at the maximum",
         lambda numbers: all(row["at the end %"] <= min(0.4, 0.999 * row["at most %"]) for row in ending(numbers, IN_PROPORTION)),
     ),
 )
@@ -291,11 +294,11 @@ def at_least_half(row: str, speed_up: float) -> Claim:
 
 TIMING = (
     Claim(
-        "weights after delayed steps are those of standard steps, within 0.0001 of the largest",
+        "Weights after delayed steps equal those after standard steps, within 0.0001 of the largest",
         lambda numbers: all(row["difference"] <= 1e-4 for row in numbers.values()),
     ),
     Claim(
-        "as many examples a second as in the paper or more",
+        "At least as many examples per second as in the paper",
         lambda numbers: numbers[RCV1]["delayed"] >= 555 and numbers[BOOKMARKS]["delayed"] >= 516.8,
     ),
     at_least_half(RCV1, 489.7),
@@ -304,7 +307,7 @@ TIMING = (
 )
 
 
-@claim("training-time", "101 labels come within 2 % of their minima in at most ten minutes of one core")
+@claim("training-time", "101 labels are trained to within 2 % of their minima in at most ten core minutes")
 def _minutes(numbers: Numbers) -> bool:
     near = [row["core seconds"] for name, row in numbers.items() if "pass" in name and row["excess %"] <= 2]
     return bool(near) and min(near) <= 600

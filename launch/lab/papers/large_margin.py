@@ -2,8 +2,8 @@
 
 Mean shift on a Gaussian mixture climbs to its modes (Carreira-Perpiñán & Williams 2003).
 
-The density is p(x) = W(x) Σ π_m N(x; μ_m, Σ_m). W is 1, or exp(−d²/(2 s²)) where d is the distance
-of x from a boundary: the weighting of Kamath et al. (2018), section 4.1.
+The density is p(x) = W(x) Σ π_m N(x; μ_m, Σ_m). W is 1, or exp(−d²/(2 s²)) with the distance d of x from a boundary (weighting of
+Kamath et al. 2018, section 4.1).
 """
 
 from __future__ import annotations

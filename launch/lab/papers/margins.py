@@ -1,7 +1,7 @@
-"""How PSBML finds the margin (Kamath et al. 2018, section 5): beside mean shift, and an SVM (table 1).
+"""PSBML near the margin, compared with mean shift and with an SVM (Kamath et al. 2018, section 5).
 
-In each of two made-up sets (`large_margin`) one number of a point, its position, tells the classes
-apart. What is found is JSON: numbers by row and column, curves as lists of x and y.
+In both synthetic sets (`large_margin`) one coordinate of a point, its position, separates the classes. Results are JSON values:
+numbers by row and column, curves as lists of x and y.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The MeSH headings of PROBE's experiments (tables 2 and 4 to 6, figures 1 to 3), on what MEDLINE
-there is: a heading of the paper where it has rows enough, else others that are as rare.
+"""The MeSH headings of PROBE's experiments (tables 2 and 4 to 6, figures 1 to 3) in the available part of MEDLINE.
+
+A heading of the paper is used if it has enough rows, else another of similar frequency.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Single-pass learners (Carvalho & Cohen 2006): Winnows, voting, and features chosen on the way.
+"""Single-pass learners (Carvalho & Cohen 2006): Winnows, voting, and feature selection.
 
-Some of the numbers on these data were known before the rules of the claims were written, which follow the paper's words.
+The rules of the claims follow the words of the paper; some numbers on these data were known before the rules were written.
 """
 
 from __future__ import annotations
@@ -64,50 +64,50 @@ def of_groups(numbers: Numbers, texts: dict[str, bool], columns: Sequence[str]) 
 
 
 table_3 = partial(f1_table, methods=LEARNERS | VOTED)
-table_4 = partial(f1_table, methods=BATCH)  # Modified Balanced Winnow beside what is trained on all rows at once
+table_4 = partial(f1_table, methods=BATCH)  # MBW and batch methods
 
 
 def _best(numbers: Numbers, row: str, column: str) -> bool:
     return numbers[row][column] == min(numbers[row].values())
 
 
-@claim("table-3", "MBW is the best single-pass learner on text: of all ten it has the least average rank there")
-@claim("table-4", "On text MBW is better than all others, SVM included: it has the least average rank")
+@claim("table-3", "MBW is the best single-pass learner on text: the least average rank of all ten")
+@claim("table-4", "On text MBW is better than all others including the SVM: the least average rank")
 def _mbw_is_best_on_text(numbers: Numbers) -> bool:
     return _best(numbers, f"text, {RANK}", "MBW")
 
 
-@claim("table-3", "The Winnows are better than PA and ROMMA: none has a larger average rank, on text and elsewhere")
+@claim("table-3", "The Winnows are better than PA and ROMMA: no larger average rank, on text and on other data")
 def _winnows_before_additive(numbers: Numbers) -> bool:
     groups = [numbers[f"{group}, {RANK}"] for group in GROUPS]
     return all(max(ranks[name] for name in ("PW", "BW", "MBW")) <= min(ranks["PA"], ranks["ROMMA"]) for ranks in groups)
 
 
-@claim("table-3", "BW is better than PW in almost all tests: in at least two of three data sets")
+@claim("table-3", "BW is better than PW in almost all tests: on at least two of three datasets")
 def _balanced_before_positive(numbers: Numbers) -> bool:
     data = ending(numbers, RANK, MEDIAN, otherwise=True)
     return sum(row["BW"] > row["PW"] for row in data) >= 2 / 3 * len(data)
 
 
-@claim("table-3", "Where features are few voting helps every learner: no voted form has a lower median F1")
+@claim("table-3", "With few features voting improves every learner: no voted form has a lower median F1")
 def _voting_helps_elsewhere(numbers: Numbers) -> bool:
     medians = numbers[f"not text, {MEDIAN}"]
     return all(medians[f"v-{name}"] >= medians[name] for name in LEARNERS.values())
 
 
-@claim("table-3", "On text voting makes MBW and ROMMA worse: both voted forms have a lower median F1")
+@claim("table-3", "On text voting degrades MBW and ROMMA: both voted forms have a lower median F1")
 def _voting_does_not_help_on_text(numbers: Numbers) -> bool:
     medians = numbers[f"text, {MEDIAN}"]
     return medians["v-MBW"] < medians["MBW"] and medians["v-ROMMA"] < medians["ROMMA"]
 
 
-@claim("table-4", f"On text MBW is comparable to a linear SVM: its median F1 is at most {CLOSE:g} points lower")
+@claim("table-4", f"On text MBW is comparable to a linear SVM: a median F1 at most {CLOSE:g} points lower")
 def _close_to_svm(numbers: Numbers) -> bool:
     medians = numbers[f"text, {MEDIAN}"]
     return medians["MBW"] >= medians["SVM"] - CLOSE
 
 
-@claim("table-4", "Elsewhere the SVM is better than all others: it has the least average rank")
+@claim("table-4", "On other data the SVM is better than all others: the least average rank")
 def _svm_is_best_elsewhere(numbers: Numbers) -> bool:
     return _best(numbers, f"not text, {RANK}", "SVM")
 
@@ -141,15 +141,13 @@ def _mean_errors(numbers: Numbers, name: str, ways: Iterable[str]) -> list[float
     return [float(np.mean(list(numbers[f"{name}: {way}"].values()))) for way in ways]
 
 
-@claim(
-    "figure-1", "The more of the kept features are important ones the better, P = 0.3 to 0.9: less error, in the mean over sizes"
-)
+@claim("figure-1", "A larger share P of important features is better, from 0.3 to 0.9: the mean error over the sizes falls")
 def _more_share_is_better(numbers: Numbers) -> bool:
     rows = _mean_errors(numbers, "Newsgroups", map(EFS.format, SHARES[:-1]))
     return all(after < before for before, after in pairwise(rows))
 
 
-@claim("figure-1", "But a tenth of unimportant ones is better than none, of 1,000 kept features and more: less error at each size")
+@claim("figure-1", "A tenth of unimportant features is better than none from 1,000 features on: less error at each size")
 def _few_of_the_least_help(numbers: Numbers) -> bool:
     chosen, none = (numbers["Newsgroups: " + EFS.format(share)] for share in (0.9, 1))
     return all(chosen[str(size)] < none[str(size)] for size in SIZES if size >= 1000)
@@ -160,8 +158,8 @@ AS_GOOD = 0.01
 
 @claim(
     "figure-2",
-    f"EFS with P = 0.9 is comparable to information gain and chi-square: its mean error is at most {AS_GOOD} above that of "
-    "the worse of them, on all data",
+    f"EFS with P = 0.9 is comparable to information gain and chi-square: a mean error at most {AS_GOOD} above the "
+    "worse of the two, on all datasets",
 )
 def _as_good_as_counts(numbers: Numbers) -> bool:
     names = [name.partition(":")[0] for name in numbers if name.endswith(": " + EFS.format(0.9))]
@@ -169,7 +167,7 @@ def _as_good_as_counts(numbers: Numbers) -> bool:
     return bool(every) and all(ours <= max(others) + AS_GOOD for ours, *others in every)
 
 
-@claim("figure-2", "On MovieReviews EFS is better than both at almost all sizes: at three of four or more")
+@claim("figure-2", "On MovieReviews EFS is better than both at almost all sizes: at three quarters or more")
 def _better_on_reviews(numbers: Numbers) -> bool:
     ours, *others = (numbers[f"MovieReviews: {way}"] for way in (EFS.format(0.9), *NAMES.values()))
     return sum(ours[size] < min(other[size] for other in others) for size in ours) >= 0.75 * len(ours)
@@ -177,8 +175,8 @@ def _better_on_reviews(numbers: Numbers) -> bool:
 
 @claim(
     "figure-2",
-    f"On Reuters EFS is worse than both only where few features are kept: at 10 to 100; above, by at most {AS_GOOD} worse "
-    "than the worse of them",
+    f"On Reuters EFS is worse than both only with few features (10 to 100); with more its error is at most {AS_GOOD} above "
+    "the worse of the two",
 )
 def _worse_with_few_on_reuters(numbers: Numbers) -> bool:
     ours, *others = (numbers[f"Reuters: {way}"] for way in (EFS.format(0.9), *NAMES.values()))

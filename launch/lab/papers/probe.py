@@ -1,4 +1,4 @@
-"""PROBE (Smith, Kim & Wilbur 2012): convex minimisation beside Pegasos and SVMperf."""
+"""PROBE (Smith, Kim & Wilbur 2012): convex minimisation, compared with Pegasos and SVMperf."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def table_4(study: PaperStudy) -> Finding:
     return Finding(with_average(rows), (f"Pegasos has an intercept, as in the paper; mean MAP of the others with one: {with_one}",))
 
 
-@claim("table-4", "PROBE has the best average: neither Pegasos nor SVMperf has a higher mean MAP or BE")
+@claim("table-4", "PROBE has the best average: no higher mean MAP or BE of Pegasos or SVMperf")
 def _best_average(numbers: Numbers) -> bool:
     row = numbers[AVERAGE]
     return all(
@@ -86,7 +86,7 @@ def _of_headings(numbers: Numbers) -> list[Mapping[str, float]]:
     return ending(numbers, AVERAGE, otherwise=True)
 
 
-@claim("table-4", "No algorithm is superior on all headings: none has the highest BE, or shares it, on each")
+@claim("table-4", "No algorithm is superior on all headings: none has the highest or an equal BE on every heading")
 def _none_always_best(numbers: Numbers) -> bool:
     rows = _of_headings(numbers)
     return not any(all(row[f"{m} BE"] == max(row[f"{o} BE"] for o in METHODS.values()) for row in rows) for m in METHODS.values())
@@ -108,7 +108,7 @@ def table_5(study: PaperStudy) -> Finding:
         mesh.train_methods(study, rows, folder, LARGE, "--no-bias", "--lambda", mesh.LAMBDA, "--label", name)
         for method, title in LARGE.items():
             numbers[f"{share:g} %, {title}"] = mesh.means_of(study, rows, folder / method, "BE", "iterations", "seconds")
-        notes.append(f"{share:g} %: {name}, which {counts.rows[name]:,} of {counts.n_rows:,} rows have")
+        notes.append(f"{share:g} %: {name}, {counts.rows[name]:,} of {counts.n_rows:,} rows")
     for method in LARGE.values():
         numbers[f"Average, {method}"] = means(ending(numbers, method))
     return Finding(numbers, tuple(notes))
@@ -117,7 +117,7 @@ def table_5(study: PaperStudy) -> Finding:
 NEAR = 0.02
 
 
-@claim("table-5", f"PROBE's mean BE is about that of SVMperf: at most {NEAR} apart")
+@claim("table-5", f"PROBE's mean BE is close to that of SVMperf: at most {NEAR} apart")
 def _as_good_as_svmperf(numbers: Numbers) -> bool:
     return abs(numbers["Average, PROBE"]["BE"] - numbers["Average, SVMperf"]["BE"]) <= NEAR
 
@@ -129,7 +129,7 @@ def _better_than_liblinear(numbers: Numbers) -> bool:
 
 @claim(
     "table-5",
-    "SVMperf's time beside PROBE's grows with the positive rows: for each of the three most frequent headings more than "
+    "The time of SVMperf relative to PROBE grows with the positive rows: larger for each of the three most frequent headings than "
     "for the rarest",
 )
 def _svmperf_slows_with_positives(numbers: Numbers) -> bool:
@@ -139,7 +139,7 @@ def _svmperf_slows_with_positives(numbers: Numbers) -> bool:
     return min(ratios[share] for share in mesh.SHARES[:3]) > ratios[mesh.SHARES[-1]]
 
 
-@claim("table-5", "PROBE takes the least memory on average")
+@claim("table-5", "PROBE needs the least memory on average")
 def _least_memory(numbers: Numbers) -> bool:
     return all(numbers["Average, PROBE"]["GB"] < numbers[f"Average, {other}"]["GB"] for other in ("SVMperf", "LIBLINEAR"))
 
@@ -158,12 +158,12 @@ def table_6(study: PaperStudy) -> Finding:
     return Finding(with_average({label: {name: results[name][label]["BE"] for name in runs} for label in results["SVMperf"]}))
 
 
-@claim("table-6", f"Huber's loss gives the same BE as the hinge: the means are at most {NEAR} apart")
+@claim("table-6", f"Huber's loss gives the same BE as the hinge loss: the means differ by at most {NEAR} apart")
 def _huber_is_as_good(numbers: Numbers) -> bool:
     return abs(numbers[AVERAGE]["PROBE (Huber)"] - numbers[AVERAGE]["PROBE (SVM)"]) <= NEAR
 
 
-@claim("table-6", "Maximum entropy is consistently inferior: a lower BE than the hinge's for nine of ten headings")
+@claim("table-6", "Maximum entropy is consistently inferior: a lower BE than the hinge loss for nine of ten headings")
 def _maxent_is_worse(numbers: Numbers) -> bool:
     rows = _of_headings(numbers)
     worse = sum(row["PROBE (MaxEnt)"] < row["PROBE (SVM)"] for row in rows)

@@ -1,4 +1,4 @@
-"""The pictures of the PSBML paper's figures, of the numbers that its exhibits have found."""
+"""Figures of the PSBML paper, drawn from the numbers of its exhibits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Section 5 of the PSBML paper, the rows near the margin: figures 2 to 6, table 1; and figure 8."""
+"""Section 5 of the PSBML paper, rows near the margin: figures 2 to 6 and table 1; also figure 8."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def draw_sets(names: Sequence[str]) -> Callable[[PaperStudy], Finding]:
 figure_2, figure_5, figure_8 = draw_sets(("circle",)), draw_sets(("gaussians",)), draw_sets(("checkerboard", "sine"))
 
 
-@claim("figure-2", "As many points are positive as lie beyond 0.4 in the square, within 3 standard errors")
+@claim("figure-2", "The share of positive points is that of the square beyond radius 0.4, within 3 standard errors")
 def _as_stated(numbers: Numbers) -> bool:
     row = numbers["circle"]
     share = 1 - np.pi * 0.4**2 / 4
@@ -105,7 +105,9 @@ def claims_about(name: str) -> tuple[Claim, ...]:
             f"PSBML and mixtures have nearly the same distribution after 25 and 50 cycles: {distance}",
             lambda numbers: all(numbers["both"][f"distance, cycle {cycle}"] <= ALIKE for cycle in (25, 50)),
         ),
-        Claim("On both grids the slots nearer than 0.1 to the boundary grow from cycle to cycle, to half of all or more", _gather),
+        Claim(
+            "On both grids the share of slots within 0.1 of the boundary grows from cycle 0 to 25 to 50, to at least half", _gather
+        ),
         Claim(
             "Weights move the modes to the boundary: within 0.1 after 50 cycles, nearer than without weights, in both classes",
             modes_move,
@@ -135,16 +137,16 @@ def figure_4(study: PaperStudy) -> Finding:
     panels = [(far, label | {"title": "radius far from 0.4"}), (near, label | {"title": "radius near 0.4"})]
     reported = [cycle for cycle in SHOWN_CYCLES if cycle <= how.cycles]
     numbers = {f"radius {name}": {f"cycle {cycle}": values[cycle - 1] for cycle in reported} for name, values in of.items()}
-    return Finding(numbers, ("of the weight of all rows on the grid, per cent",), (study.picture(draw_lines, panels),))
+    return Finding(numbers, ("per cent of the weight of all rows on the grid",), (study.picture(draw_lines, panels),))
 
 
-@claim("figure-4", "The share of the weight at a radius of 0.3 to 0.4 and of 0.4 to 0.5 grows, over cycles 1, 10, 25, 50")
+@claim("figure-4", "The shares of weight at radius 0.3 to 0.4 and 0.4 to 0.5 grow over the cycles 1, 10, 25 and 50")
 def _near_grow(numbers: Numbers) -> bool:
     rows = [[numbers[f"radius {band}"][f"cycle {cycle}"] for cycle in SHOWN_CYCLES] for band in AT_THE_MARGIN]
     return all(a < b for row in rows for a, b in pairwise(row))
 
 
-@claim("figure-4", "That of every other radius is at most half as large in cycle 50 as in cycle 1")
+@claim("figure-4", "The share at every other radius is at most half as large in cycle 50 as in cycle 1")
 def _far_decay(numbers: Numbers) -> bool:
     rows = [numbers[f"radius {band}"] for band in BAND_NAMES if band not in AT_THE_MARGIN]
     return all(row["cycle 50"] <= row["cycle 1"] / 2 for row in rows)
@@ -162,7 +164,7 @@ def table_1(study: PaperStudy) -> Finding:
         results = study.compute_once(name, *calls)
         for which, lines in zip(("least C", "greatest C"), zip(*results, strict=True), strict=True):
             numbers[f"{name}, {which}"] = overlap_row([Overlap(**line) for line in lines])
-    return Finding(numbers, ("overlap: of the support vectors of highest α those among the hardest tenth of the rows",))
+    return Finding(numbers, ("overlap: share of the support vectors of highest α that are among the hardest tenth of the rows",))
 
 
 def overlap_row(results: Sequence[Overlap]) -> dict[str, float]:
@@ -179,7 +181,7 @@ def overlap_row(results: Sequence[Overlap]) -> dict[str, float]:
 
 def overlaps(name: str) -> Claim:
     return Claim(
-        f"{name}: of the support vectors of highest α (SVM of least C) at least {LEAST_OVERLAP:.0f} % are hard rows",
+        f"{name}: at least {LEAST_OVERLAP:.0f} % of the support vectors of highest α (SVM with the least C) are hard rows",
         lambda numbers: numbers[f"{name}, least C"]["overlap"] >= LEAST_OVERLAP,
     )
 

@@ -1,4 +1,4 @@
-"""How good PSBML is, and with what options: figure 7 and tables 2 to 4 of the PSBML paper."""
+"""Quality of PSBML by its options: figure 7 and tables 2 to 4 of the PSBML paper."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SIDES = (3, 4, 5, 6, 7)
 ROWS_OF_A_SET = 8000  # of table 4
 NEIGHBOURHOODS, RATES = ("L5", "L9", "C9", "C13"), (0.1, 0.2, 0.4, 0.6)
 SHOWN = (1, 5, 10, 20, 30)  # cycles of figure 7
-TEST = -2  # in the place of the node on which a row begins: it is compared on
+TEST = -2  # in place of the initial node: rows for comparison
 
 
 def p_value(ours: Sequence[float], theirs: Sequence[float]) -> float:
@@ -144,10 +144,10 @@ def _rates_hasten(numbers: Numbers) -> bool:
 
 
 FIGURE_7 = (
-    Claim("L5 lowers the error most slowly: after 5 cycles it is the highest", _l5_is_slow),
-    Claim("L9 and C13 lower it faster than C9 (5 cycles), and it then rises more (from its least to cycle 30)", _wide_overfit),
+    Claim("L5 reduces the error most slowly: the highest error after 5 cycles", _l5_is_slow),
+    Claim("L9 and C13 reduce the error faster than C9 (5 cycles), and it rises more from its minimum to cycle 30", _wide_overfit),
     Claim("C9 has the least error of the four neighbourhoods", partial(least_error, BY_NEIGHBOURHOOD, "C9, Pr 0.2")),
-    Claim("A greater Pr leaves fewer rows after 10 cycles, and from 0.2 on a higher least error", _rates_hasten),
+    Claim("A larger Pr leaves fewer rows after 10 cycles, and from 0.2 on a higher least error", _rates_hasten),
     Claim("Pr = 0.2 has the least error of the four", partial(least_error, BY_RATE, "C9, Pr 0.2")),
 )
 
@@ -172,7 +172,7 @@ def with_tests(numbers: Numbers) -> list[str]:
     return names
 
 
-@claim("table-2", f"No grid's area differs significantly from that of 3x3 (paired t-test, p < {SIGNIFICANT})")
+@claim("table-2", f"No area differs significantly from that of the 3x3 grid (paired t-test, p < {SIGNIFICANT})")
 def _same_by_size(numbers: Numbers) -> bool:
     return min(p for name in with_tests(numbers) for p in numbers[f"{name}, p"].values()) >= SIGNIFICANT
 
@@ -202,7 +202,7 @@ def sizes_of(rows: PaperRows) -> dict[str, float]:
 PAPERS_SIZES = {"Adult": (32560, 123), "W8A": (49749, 300), "ICJNN1": (49990, 22), "Cover": (581012, 54)}
 
 
-@claim("table-3", "Adult, W8A, ICJNN1 and Cover have the paper's training rows, but for one at most, and features")
+@claim("table-3", "Adult, W8A, ICJNN1 and Cover have the training rows of the paper, within one row, and its features")
 def _same_sizes(numbers: Numbers) -> bool:
     pairs = ((numbers[name], of) for name, of in PAPERS_SIZES.items())
     return all(abs(row["train rows"] - n) <= 1 and row["features"] == d for row, (n, d) in pairs)
@@ -233,9 +233,9 @@ TABLE_4 = (
         f"With naive Bayes PSBML is significantly better (paired t-test, p < {SIGNIFICANT}) on all datasets",
         lambda numbers: min(gains(numbers, "NB")) > 0,
     ),
-    Claim("With C4.5 it is significantly worse on none", lambda numbers: min(gains(numbers, "C4.5")) >= 0),
+    Claim("With C4.5 PSBML is significantly worse on no dataset", lambda numbers: min(gains(numbers, "C4.5")) >= 0),
     Claim(
-        "With a linear SVM it is significantly better on three",
+        "With a linear SVM PSBML is significantly better on three datasets",
         lambda numbers: sum(gain > 0 for gain in gains(numbers, "Linear SVM")) >= 3,
     ),
 )

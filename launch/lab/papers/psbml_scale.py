@@ -1,4 +1,4 @@
-"""How PSBML's time and memory grow (figures 9 to 11 of the paper), asynchronous runs (table 6)."""
+"""Time and memory of PSBML by rows and ranks (figures 9 to 11 of the paper), asynchronous runs (table 6)."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ figure_9 = partial(by_size, measure="seconds per cycle")
 figure_11 = partial(by_size, measure="MiB")  # peak resident memory of the largest rank; its growth above that of the smallest size
 
 
-SAID = f"rows^b with b from {LINEAR[0]} to {LINEAR[1]}, of the three largest sizes"
+LINEAR_FIT = f"rows^b with b from {LINEAR[0]} to {LINEAR[1]}, fitted to the three largest sizes"
 
 
-@claim("figure-9", f"The seconds of a cycle grow linearly with the rows: as {SAID}")
-@claim("figure-11", f"The peak of memory above that of the smallest size grows linearly: as {SAID}")
+@claim("figure-9", f"The time per cycle grows linearly with the rows: as {LINEAR_FIT}")
+@claim("figure-11", f"Peak memory above that of the smallest size grows linearly: as {LINEAR_FIT}")
 def _linear(numbers: Numbers) -> bool:
     return LINEAR[0] <= numbers["growth"]["exponent"] <= LINEAR[1]
 
@@ -86,7 +86,7 @@ def figure_10(study: PaperStudy) -> Finding:
     return Finding(numbers, pictures=drawn(study, "ranks", [*values], "seconds per cycle", [*values.values()]))
 
 
-@claim("figure-10", "A cycle is faster on n ranks than on one by at least 0.7 n")
+@claim("figure-10", "A cycle on n ranks is at least 0.7 n times as fast as on one rank")
 def _faster_by_ranks(numbers: Numbers) -> bool:
     of = {int(name.split()[0]): row["speed-up"] for name, row in numbers.items() if name.endswith((" rank", " ranks"))}
     if max(of, default=1) == 1:
@@ -136,14 +136,14 @@ def table_6(study: PaperStudy) -> Finding:
 
 NONE = f"differ significantly on no dataset (paired t-test, p < {SIGNIFICANT})"
 TABLE_6 = (
-    Claim(f"Areas of asynchronous runs {NONE}", lambda numbers: min(numbers["p"].values()) >= SIGNIFICANT),
+    Claim(f"The areas of asynchronous runs {NONE}", lambda numbers: min(numbers["p"].values()) >= SIGNIFICANT),
     Claim(
-        "Asynchronous runs take at least a tenth less time on every dataset (median of the seeds)",
+        "Asynchronous runs need at least 10 % less time on every dataset (median of the seeds)",
         lambda numbers: min(numbers["Async Speedup"].values()) >= 0.1,
     ),
-    Claim(f"Areas of runs on a GPU {NONE}", lambda numbers: min(numbers["p, GPU"].values()) >= SIGNIFICANT),
+    Claim(f"The areas of GPU runs {NONE}", lambda numbers: min(numbers["p, GPU"].values()) >= SIGNIFICANT),
     Claim(  # the paper's least is 3.3
-        "Runs on a GPU are at least 3 times as fast on every dataset (median of the seeds)",
+        "GPU runs are at least 3 times as fast on every dataset (median of the seeds)",
         lambda numbers: min(numbers["GPU Speedup"].values()) >= 3,
     ),
 )

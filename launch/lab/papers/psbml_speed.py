@@ -1,4 +1,4 @@
-"""How fast PSBML is beside others: tables 5 and 7 of the PSBML paper."""
+"""Speed of PSBML and other trainers: tables 5 and 7 of the PSBML paper."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def most_accurate(name: str) -> Claim:
         ours = numbers[f"{name}, {OURS}"]["accuracy"]
         return ours >= max(row["accuracy"] for what, row in numbers.items() if what.startswith(f"{name}, "))
 
-    return Claim(f"PSBML is the most accurate one on the {name} set", holds)
+    return Claim(f"PSBML is the most accurate classifier on the {name} set", holds)
 
 
 def _linear_are_poor(numbers: Numbers) -> bool:
@@ -89,7 +89,7 @@ def _linear_are_poor(numbers: Numbers) -> bool:
 
 TABLE_5 = (
     *map(most_accurate, BOARDS),
-    Claim("Linear machines, made for speed, are at least 20 points less accurate than PSBML on both", _linear_are_poor),
+    Claim("Linear classifiers are at least 20 points less accurate than PSBML on both sets", _linear_are_poor),
 )
 
 # Table 7

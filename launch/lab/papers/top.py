@@ -1,7 +1,7 @@
 """Precision in the first ranks of random splits, and the bootstrap shift test (Wilbur 2000).
 
 Each split holds out `top` rows of a label and the same share of the other rows. A classifier of the remaining rows ranks
-them. The rows of a split are drawn from a key by their numbers in the file, and so are the same in every process.
+them. The rows of a split depend only on a key and their numbers in the file, so they are the same in every process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How PROBE converges on MeSH headings beside PROBE* and IDEAL, which know w* (PROBE 2012, figures 1 to 3).
+"""Convergence of PROBE, and of PROBE* and IDEAL, which know w*, on MeSH headings (PROBE 2012, figures 1 to 3).
 
-All three walk from w₁ = 0 along the subgradient, `w_{t+1} = w_t − η g(w_t)`, on all rows in double precision, and differ in η
+All three move from w₁ = 0 along the subgradient, `w_{t+1} = w_t − η g(w_t)`, on all rows in double precision, and differ in η
 alone. For any η, by convexity,
 
     ‖w_{t+1} − w*‖² ≤ ‖w_t − w*‖² + η²‖g‖² − 2η (f(w_t) − f(w*))        (paper, equation 2)
@@ -207,19 +207,19 @@ def _steps(row: Mapping[str, float]) -> float:
 
 FIGURE_1 = (
     Claim(
-        "PROBE* and IDEAL come nearer to w* at every step: no step away",
+        "PROBE* and IDEAL approach w* at every step: the distance never grows",
         lambda numbers: all(row["steps away"] == 0 for name in ALGORITHMS[1:] for row in ending(numbers, f": {name}")),
     ),
     Claim(
-        "IDEAL is always nearer to w* than PROBE* (or as near), at every step that both take",
+        "IDEAL is at least as near to w* as PROBE* at every step that both make",
         lambda numbers: all(row["IDEAL as near, %"] == 100 for row in ending(numbers, ": PROBE*")),
     ),
     Claim(
-        "PROBE steps away from w* at times, for one heading at least",
+        "PROBE sometimes moves away from w*: for at least one heading",
         lambda n: any(row["steps away"] > 0 for row in ending(n, ": PROBE")),
     ),
     Claim(
-        "PROBE sometimes converges more rapidly than PROBE*: for one heading at least it is first to come within a tenth of ‖w*‖",
+        "PROBE sometimes converges faster than PROBE*: for at least one heading it is the first within a tenth of ‖w*‖",
         lambda n: any(_steps(ours) < _steps(star) for ours, star in zip(ending(n, ": PROBE"), ending(n, ": PROBE*"), strict=True)),
     ),
 )
@@ -239,9 +239,9 @@ def figure_2(study: PaperStudy) -> Finding:
 
 
 FIGURE_2 = (
-    Claim("f rises again and again, for each heading: ten times at least", lambda n: all(row["rises"] >= 10 for row in n.values())),
+    Claim("f rises repeatedly: at least ten times for each heading", lambda n: all(row["rises"] >= 10 for row in n.values())),
     Claim(
-        "It rises whether w has moved away from w* or not: for each heading some rises come nearer to w*",
+        "f also rises where w approaches w*: at some steps for each heading",
         lambda n: all(row["rises nearer to w*"] > 0 for row in n.values()),
     ),
 )
@@ -259,11 +259,11 @@ def figure_3(study: PaperStudy) -> Finding:
 
 FIGURE_3 = (
     Claim(
-        "BE rises steadily for two of three headings: the last is at most 0.01 below the best, and above that of step 10",
+        "BE rises steadily for two of three headings: the last is at most 0.01 below the best, and above the value at step 10",
         lambda n: sum(row["best"] - row["last"] <= 0.01 and row["last"] > row["at 10"] for row in n.values()) >= 2,
     ),
     Claim(
-        "It declines only slightly after an early maximum: nowhere by more than 0.05",
+        "BE declines only slightly after an early maximum: by at most 0.05",
         lambda n: all(row["best"] - row["last"] <= 0.05 for row in n.values()),
     ),
 )

@@ -1,6 +1,6 @@
 """Other trainers of one-versus-rest models, as programs: `python programs.py NAME FOLDER`.
 
-It imports nothing of hpcml, since the Python that has a trainer need not have hpcml. FOLDER has X.npz and Y.npz (training rows; Y
+This module imports nothing of hpcml because the Python of a trainer may lack it. FOLDER has X.npz and Y.npz (training rows; Y
 has a column for each label to train), X_test.npz and problem.json. The program writes result.json, and weights.npz (labels ×
 features), scores.npy (test rows × labels) or best.npy (test rows × 5 labels, best first, −1 for none). Seconds are those from the
 matrices in memory to the model in memory or on disk.
