@@ -1,10 +1,10 @@
 """Rules for thresholds and probabilities, fitted to out-of-fold scores of training rows and evaluated on other rows.
 
 The splits train and test are used; without splits three quarters of the rows are training rows. Each fold of the training rows is
-scored by classifiers (dual coordinate descent, squared hinge) of the other folds. The rules are fitted to these
-scores, and evaluated on the test scores of classifiers of all training rows. Lines of thresholds have F1 over all labels,
-and by the positives of labels. Lines of probabilities have, in thousandths, the Brier score, the expected calibration error (10
-bins), the log loss, the mean probability, and the share of positive rows.
+scored by classifiers (dual coordinate descent, squared hinge) of the other folds. The rules are fitted to these scores, and
+evaluated on the test scores of classifiers of all training rows. Lines of thresholds have F1 over all labels, and by the positives
+of labels. Lines of probabilities have, in thousandths, the Brier score, the expected calibration error (10 bins), the log loss, the
+mean probability, and the share of positive rows.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 the rows that a round of a label visits, `features` the mean number of non-zero weights.
 
 SET is a name or a dataset (.h5). Default: every set in the folder that HPCML_DATA names, and the docstrings of the installed
-packages. λ is X/m in both ways. The test split or file of the set is evaluated, else a random third (seed 1). Svmlight files
-with more than --most-rows rows are reduced to every k-th row. `seconds` are those of training, `cpu_seconds` those of the command.
+packages. λ is X/m in both ways. The test split or file of the set is evaluated, else a random third (seed 1). Svmlight files with
+more than --most-rows rows are reduced to every k-th row. `seconds` are those of training, `cpu_seconds` those of the command.
 --check also trains scikit-learn's LinearSVC on the same rows, one label after another. --tiny uses 400 generated rows.
 """
 

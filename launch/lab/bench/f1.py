@@ -2,8 +2,8 @@
 
 A dataset with the splits train and test loses a quarter of its training rows to the split valid; other datasets lose a fifth of all
 rows to valid and another fifth to test. Each method trains on the rest with its defaults; thresholds are chosen on valid for each
-measure and evaluated on test. A line has F1 over all labels, the mean number of features that a label has weights for, and F1 per row over the
-most frequent labels alone, by their percentage.
+measure and evaluated on test. A line has F1 over all labels, the mean number of features that a label has weights for, and F1 per
+row over the most frequent labels alone, by their percentage.
 """
 
 from __future__ import annotations

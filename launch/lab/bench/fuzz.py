@@ -5,9 +5,9 @@ usage: python -m launch.lab bench fuzz [--inputs 10500] [--first 0] [--seed 0] [
 `tests/support/damage.py` makes the inputs: svmlight, JSON lines, datasets, linear models (dense, sparse, of single passes),
 classifiers, TOML files, and run folders of several methods to be resumed; --first is the number of the first input, so that runs
 can be divided. Each command line runs as `hpcml` would, in a process that is forked after the imports and before the start of MPI,
-under limits of time and memory. Accepted ends: code 0 with a sound result, and code 2 with exactly one error message of hpcml. Prints
-a JSON line for each defect and for each kind, and the total; ends with code 1 if there is a defect. --only shows the outcome of one
-input and keeps its files.
+under limits of time and memory. Accepted ends: code 0 with a sound result, and code 2 with exactly one error message of hpcml.
+Prints a JSON line for each defect and for each kind, and the total; ends with code 1 if there is a defect. --only shows the outcome
+of one input and keeps its files.
 """
 
 # ruff: noqa: E402 - what is set before an import must be set before it

@@ -1,12 +1,13 @@
 """Training time in control groups with small memory limits, compared with a larger limit or none.
 
-Generates random rows and trains on them with `mpirun` under every limit. A line has seconds, processor seconds, the ratio of both to
-those of the first run, the peak memory of the group, MB read from the disk and page faults that waited for it, the warnings of the run,
-and whether the model has the bits of the first one. OPTIONS go to `hpcml train`. The dataset is not in the page cache at first.
+Generates random rows and trains on them with `mpirun` under every limit. A line has seconds, processor seconds, the ratio of both
+to those of the first run, the peak memory of the group, MB read from the disk and page faults that waited for it, the warnings of
+the run, and whether the model has the bits of the first one. OPTIONS go to `hpcml train`. The dataset is not in the page cache at
+first.
 
 --limits are the limits in MB; the others are compared with the first (900, then 500). --shares are shares of the rows that fit: the
-first run has no limit, the others have the memory that `hpcml plan` counts for everything else, plus this share of the rows.
-A control group needs root; without it nothing is measured, and the exit code is 3.
+first run has no limit, the others have the memory that `hpcml plan` counts for everything else, plus this share of the rows. A
+control group needs root; without it nothing is measured, and the exit code is 3.
 """
 
 from __future__ import annotations

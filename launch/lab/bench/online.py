@@ -4,8 +4,8 @@ Vowpal Wabbit and river are included where they are installed (pip install vowpa
 
 WORDS.h5: one label of the rows of a split is learnt, in random order (both get the same order), for instance IMDB's words and pairs
 (`hpcml convert jsonl imdb.jsonl.xz -o WORDS.h5 --pairs`). TOPICS.h5: 20 labels, on 1 and on 2 ranks. perceptron and pa have no
-intercept. Passes are timed: ours as the command reports them, without loading and writing a model, Vowpal Wabbit's from the creation
-of the workspace to its end, in a warm process. The least of the repeats counts; the programs run in turn.
+intercept. Passes are timed: ours as the command reports them, without loading and writing a model, Vowpal Wabbit's from the
+creation of the workspace to its end, in a warm process. The least of the repeats counts; the programs run in turn.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Each --method is trained by `hpcml train` with all OPTIONS that are not listed h
 all that minimise the same loss and are installed) trains the labels that the first method trained, with its C = 1/(λm), the same
 tolerance, the constant feature if there is an intercept, and as many threads as ranks. `method/tolerance` names a method's
 tolerance option; methods without one are trained once per tolerance all the same. All run in turn, and the least of --repeat
-counts. f is the mean of the objective of the first method over its labels, `MAP` and `P@k` are those of the test split. MiB is
-the largest process. Writes the table as OUTPUT/peers.csv and OUTPUT/peers.json, and the models as OUTPUT/METHOD-TOLERANCE.
+counts. f is the mean of the objective of the first method over its labels, `MAP` and `P@k` are those of the test split. MiB is the
+largest process. Writes the table as OUTPUT/peers.csv and OUTPUT/peers.json, and the models as OUTPUT/METHOD-TOLERANCE.
 """
 
 from __future__ import annotations

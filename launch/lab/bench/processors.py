@@ -1,15 +1,15 @@
 """Compare the bits of all methods on tiny data across simulated processors, ranks and MPI libraries.
 
-A simulated processor is this one with fewer features: numba compiles for another (NUMBA_CPU_NAME, NUMBA_CPU_FEATURES), and NumPy, OpenBLAS
-and glibc use other code paths (NPY_DISABLE_CPU_FEATURES, OPENBLAS_CORETYPE, GLIBC_TUNABLES). On each, `hpcml check
---bits` runs under mpirun, with every PYTHON named: environments with another MPI library or other versions.
-Each target has its own kernel cache. Digests of values of NumPy's and the C library's functions and of a matrix product show whether
-the switches have an effect.
+A simulated processor is this one with fewer features: numba compiles for another (NUMBA_CPU_NAME, NUMBA_CPU_FEATURES), and NumPy,
+OpenBLAS and glibc use other code paths (NPY_DISABLE_CPU_FEATURES, OPENBLAS_CORETYPE, GLIBC_TUNABLES). On each, `hpcml check --bits`
+runs under mpirun, with every PYTHON named: environments with another MPI library or other versions. Each target has its own kernel
+cache. Digests of values of NumPy's and the C library's functions and of a matrix product show whether the switches have an effect.
 
-OUT.json has the digests and versions of every run; OUT.md is a table of each output with its digest and the runs that differ. On another machine, --against OUT.json compares.
+OUT.json has the digests and versions of every run; OUT.md is a table of each output with its digest and the runs that differ. On
+another machine, --against OUT.json compares.
 
-Exit code 1: something did not run, differs between runs, or is not as in EARLIER.json; differences of
-other packages (EXTERNAL in hpcml/check/bits.py) are only reported.
+Exit code 1: something did not run, differs between runs, or is not as in EARLIER.json; differences of other packages (EXTERNAL in
+hpcml/check/bits.py) are only reported.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ machine, some not at all; some dates are MedlineDate. The last --updates of the 
 a tenth are second versions, and each ends with deletions. Of ten files one is in ISO-8859-1 and one in UTF-16. Files are compressed
 (gz), but not with --plain.
 
---mesh writes the documents of mesh.jsonl.xz as they are (or the --first N of them), in one file: titles, abstracts and headings.
-A document without a numeric id gets the PMID 90,000,000 plus its line number. They have no years.
+--mesh writes the documents of mesh.jsonl.xz as they are (or the --first N of them), in one file: titles, abstracts and headings. A
+document without a numeric id gets the PMID 90,000,000 plus its line number. They have no years.
 
 A heading has its real UI if the sample contains it, else one derived from its name: D9 and eleven digits.
 

@@ -1,8 +1,7 @@
 """Compare the CPU seconds of `hpcml retrain` and of a new training after some labels have changed.
 
 Every second row of a random share of the labels loses the label. A run on the original data is retrained on the new data, and a
-model is trained on the new data. Seconds are those of the commands, without those of `hpcml --version`; the least of
---rounds.
+model is trained on the new data. Seconds are those of the commands, without those of `hpcml --version`; the least of --rounds.
 """
 
 from __future__ import annotations

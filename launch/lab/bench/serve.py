@@ -2,11 +2,11 @@
 
 usage: python -m launch.lab bench serve RUN DATA --texts FILE.jsonl [--requests N] [--clients N...] [--bad N] [--annif PROGRAM]
 
-RUN is a run with probabilities, DATA the dataset of its texts (with the model's features), FILE its source as JSON lines
-(plain or .xz). The server is a separate process; the clients are threads of this one. With --annif, the program of an Annif
-installation (in a separate virtual environment because of its requirements), its commands `suggest` and `eval` ask the
-server by the backend `http`. The headings and scores of `suggest`, to Annif's four digits, and the true and false positives of
-`eval` are compared with `hpcml predict`.
+RUN is a run with probabilities, DATA the dataset of its texts (with the model's features), FILE its source as JSON lines (plain or
+.xz). The server is a separate process; the clients are threads of this one. With --annif, the program of an Annif installation (in
+a separate virtual environment because of its requirements), its commands `suggest` and `eval` ask the server by the backend `http`.
+The headings and scores of `suggest`, to Annif's four digits, and the true and false positives of `eval` are compared with `hpcml
+predict`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compare quality and cost of `hpcml tune` with `hpcml train dual` with its defaults.
 
 Ways: `train dual`; `tune` with one setting (thresholds alone), by default, and with --one. `lost` names the measures that are worse
-than by the defaults by more than 0.002 (P@k and nDCG: 0.005): F1 is compared with the thresholds alone, all else with `train dual`. Seconds
-are those of a command less those of one that trains one label, so without loading.
+than by the defaults by more than 0.002 (P@k and nDCG: 0.005): F1 is compared with the thresholds alone, all else with `train dual`.
+Seconds are those of a command less those of one that trains one label, so without loading.
 """
 
 from __future__ import annotations
