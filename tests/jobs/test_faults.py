@@ -15,7 +15,6 @@ def cases():
 
 @pytest.fixture(scope="module")
 def undisturbed(standing, tmp_path_factory):
-    """Return a function from a method to its dataset and the result of a run without a fault."""
     results = {}
 
     def of_method(method):

@@ -25,7 +25,6 @@ RANKS = [
 
 
 def cases():
-    """Yield each command once, in one of its phases, with SIGTERM or SIGINT."""
     for number, name in enumerate(COMMANDS):
         phases = phases_of(name)
         yield name, phases[number * 5 % len(phases)], ("TERM", "INT")[number % 2]

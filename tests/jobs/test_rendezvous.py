@@ -77,7 +77,6 @@ def test_cases(comm, case):
 
 @pytest.fixture
 def suite(mpirun, tmp_path):
-    """Run a test file under pytest-mpi and the plugin of these tests."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["support.rendezvous"]\n')
     (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {quote(str(Path(__file__).parents[1]))}\n")
 

@@ -1,6 +1,5 @@
 """Every benchmark runs on tiny data and prints sensible numbers; a user error is one sentence and exit code 2."""
 
-import ast
 import json
 import os
 import subprocess
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 from support import make
 
-import hpcml
 from hpcml.errors import ConfigError
 from launch.lab.__main__ import main
 from launch.lab.bench import f1, processors
@@ -24,23 +22,6 @@ from launch.lab.core import bench
 LAB = Path(__file__).parents[1]
 ROOT = LAB.parents[1]
 LAUNCHED = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDRA_", "HYDI_")
-# Modules that need kernels or single steps of a method, or files that no command can write: what they import of hpcml, besides
-# the public names.
-INTERNALS = {
-    "bench/decisions": {"evaluation", "rng"},
-    "bench/fuzz": {"__main__", "conversion", "data", "evaluation", "methods", "model", "mpi"},
-    "bench/one_pass": {"data", "methods", "mpi", "run"},
-    "bench/panels": {"methods", "run"},
-    "bench/processors": {"check"},
-    "bench/same_bits": {"check"},
-    "bench/startup": {"methods"},
-    "papers/eager": {"data", "kernels", "methods", "mpi", "run"},
-    "papers/margins": {"methods", "model", "mpi", "slices"},
-    "papers/psbml_noise": {"methods", "model", "rng"},
-    "papers/psbml_quality": {"methods", "model", "mpi", "rng"},
-    "papers/selection": {"rng"},
-    "papers/top": {"rng"},
-}
 BENCHES = bench.names()
 PASS_ON = ("little_memory", "peers", "pubmed", "pubmed_speed")  # unknown words to hpcml
 
@@ -70,20 +51,6 @@ def data(tmp_path):
     Y = rng.random((200, 5)) < [0.5, 0.4, 0.3, 0.2, 0.15]
     X = np.column_stack([Y + 0.5 * rng.random(Y.shape), rng.random((200, 6))])
     return make.dataset(tmp_path / "d.h5", X, Y.astype(float), splits={"train": np.arange(140), "test": np.arange(140, 200)})
-
-
-def test_imports_of_hpcml_are_public_or_named():
-    result = {}
-    for path in (path for path in LAB.rglob("*.py") if "tests" not in path.relative_to(LAB).parts):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            modules += [name.name for name in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and node.module == "hpcml":
-                modules += [f"hpcml.{name.name}" for name in node.names if name.name not in hpcml.__all__]
-            rooms = {module.split(".")[1] for module in modules if module.startswith("hpcml.")} - {"errors"}
-            if rooms:
-                result.setdefault(path.relative_to(LAB).with_suffix("").as_posix(), set()).update(rooms)
-    assert result == INTERNALS
 
 
 @pytest.mark.parametrize("name", BENCHES)

@@ -1,4 +1,4 @@
-"""The papers of PSBML and naive Bayes: the rule of each claim on given numbers, and their numbers beside plain calculations."""
+"""The papers of PSBML and naive Bayes: the rule of each claim on given numbers, and their numbers against direct calculations."""
 
 import itertools
 import math
