@@ -1,7 +1,7 @@
-"""Writes `hpcml/__init__.pyi`, in which type checkers and editors find the Python API: `python -m launch.stub`.
+"""Write `hpcml/__init__.pyi`, the Python API for type checkers and editors: `python -m launch.stub`.
 
-A function of a command has its real signature there: one for each method or source, with the options of that
-one, or for each type of result. A test compares the file with what the commands declare.
+The function of a command gets its real signature: one for each method or source with its options, or one for each type of result. A
+test compares the file with the declarations of the commands.
 """
 
 from __future__ import annotations

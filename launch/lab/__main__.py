@@ -16,9 +16,9 @@ from launch.lab.papers import registry
 def parser() -> bench.Parser:
     root = bench.Parser(prog="python -m launch.lab", description=__doc__, allow_abbrev=False)
     commands = root.add_subparsers(dest="command", required=True, metavar="paper|bench|page")
-    paper = commands.add_parser("paper", help="make a table or figure of a paper, and judge its claims", allow_abbrev=False)
+    paper = commands.add_parser("paper", help="compute a table or figure of a paper and judge its claims", allow_abbrev=False)
     paper.add_argument("paper", nargs="?", help=f"one of {', '.join(registry.NAMES)}")
-    paper.add_argument("exhibit", nargs="?", help="one of its tables or figures, as table-3")
+    paper.add_argument("exhibit", nargs="?", help="table or figure of the paper, such as table-3")
     paper.add_argument("data", nargs="*", type=Path, help="datasets that replace those of the paper")
     paper.add_argument("-o", "--output", type=Path, help="output folder")
     paper.add_argument("--ranks", type=int, default=1, help="MPI ranks of each command (default: 1)")
@@ -26,13 +26,13 @@ def parser() -> bench.Parser:
     paper.add_argument("--list", action="store_true", help="list all tables and figures")
     again = paper.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="continue an interrupted study")
-    again.add_argument("--force", action="store_true", help="start again, replacing what is in the folder")
+    again.add_argument("--force", action="store_true", help="start again and replace the content of the folder")
     measure = commands.add_parser("bench", help="run a benchmark", allow_abbrev=False, add_help=False)
     measure.add_argument("name", nargs="?")
     measure.add_argument("words", nargs=argparse.REMAINDER)
-    page_parser = commands.add_parser("page", help="make the page of the papers", allow_abbrev=False)
-    page_parser.add_argument("folder", type=Path, help="folder with the outcomes of studies, PAPER-EXHIBIT.json")
-    page_parser.add_argument("-o", "--output", type=Path, required=True, help="the page, in Markdown")
+    page_parser = commands.add_parser("page", help="write the page of the papers from outcomes", allow_abbrev=False)
+    page_parser.add_argument("folder", type=Path, help="folder with outcomes of studies (PAPER-EXHIBIT.json)")
+    page_parser.add_argument("-o", "--output", type=Path, required=True, help="Markdown file to write")
     return root
 
 

@@ -1,4 +1,4 @@
-"""The harness of benchmarks: settings from a function's signature, a scratch folder, JSON lines and tables."""
+"""The harness of benchmarks: settings from the signature of a function, a scratch folder, JSON lines and tables."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def parser_of(name: str, module: ModuleType) -> tuple[Parser, str]:
             flags = ["-o", flag] if setting.name == "output" else [f"-{setting.name}"] if len(setting.name) == 1 else [flag]
             presence = {"required": True} if default is Parameter.empty else {"default": default}
             parser.add_argument(*flags, type=kind, action=_Several if many else "store", **presence, **options)
-    parser.add_argument("--scratch", type=Path, help="folder in which the scratch folder is made")
-    parser.add_argument("--table", action="store_true", help="print a table, too")
+    parser.add_argument("--scratch", type=Path, help="parent of the scratch folder")
+    parser.add_argument("--table", action="store_true", help="also print a table")
     return parser, rest
 
 
@@ -144,7 +144,7 @@ def train(method: str, data: Path, run: Path, *options: object, ranks: int = 1) 
     messages = log.read_text(encoding="utf-8", errors="replace") + usage.output
     results = TRAINED.findall(messages)
     if not results:
-        raise ConfigError(f"`hpcml train {method}` reported no seconds of training")
+        raise ConfigError(f"`hpcml train {method}` printed no training time")
     return Trained(run / "model.h5", float(results[-1]), usage, messages)
 
 

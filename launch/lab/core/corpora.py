@@ -11,7 +11,7 @@ import numpy as np
 
 from launch.lab.core.tables import write_atomically
 
-TEST_SHARE = "0.3"  # of corpora without test rows of their own
+TEST_SHARE = "0.3"  # of corpora without test rows
 
 
 class CorpusFile(NamedTuple):
@@ -32,7 +32,6 @@ CORPORA = {
     "imdb": CorpusFile("jsonl", "imdb.jsonl.xz", has_splits=True, name="IMDB"),
     "mesh": CorpusFile("jsonl", "mesh.jsonl.xz", name="MeSH"),
     "bibtex": CorpusFile("svmlight", "bibtex.svm.xz", name="Bibtex"),
-    "imdb_f": CorpusFile("svmlight", "imdb_f.svm.xz", name="IMDB-F"),
     "a9a": CorpusFile("svmlight", "a9a.svm.xz", "a9a.t.svm.xz", name="Adult"),
     "w8a": CorpusFile("svmlight", "w8a.svm.xz", name="W8A"),
     "ijcnn1": CorpusFile("svmlight", "ijcnn1.svm.xz", name="ICJNN1"),
@@ -43,8 +42,8 @@ CORPORA = {
     "breast_w": CorpusFile("svmlight", "breast_w.svm.xz", name="WiscBreast"),
     "nursery": CorpusFile("svmlight", "nursery.svm.xz", name="Nursery"),
 }
-# Where a corpus is not there, and of the quick form: arguments of `convert`.
-MADE = {
+# Arguments of `convert` that replace missing corpora, and those of the quick form.
+SYNTHETIC = {
     "text": ("docstrings",),
     "numbers": ("synthetic", "checkerboard", "--rows", "20000", "--test-share", TEST_SHARE),
 }

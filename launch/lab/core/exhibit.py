@@ -46,11 +46,11 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A table or figure: `make` finds its numbers; without it `lacks` says why it cannot be made.
+    """A table or figure. `make` computes its numbers; without it `lacks` states why they cannot be computed.
 
-    page: 0 where our copy of the paper has none. corpora: what it takes by default (`corpora.CORPORA`). kind: what is made where
-    those are not there, text or numbers; "" if it takes no data. main: row and column of the number that stands for all of it where
-    exhibits are listed. lacks: also what differs from the paper.
+    page: 0 if our copy of the paper has no page numbers. kind: synthetic rows that replace missing corpora, text or numbers; "" if
+    the exhibit uses no data. corpora: default data (`corpora.CORPORA`). main: row and column of the number shown in lists.
+    lacks: also the differences from the paper.
     """
 
     name: str
@@ -66,10 +66,7 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper: its short name, where it was printed, what it claims, and its exhibits.
-
-    learnt: what the experiments show that the paper does not say, at most ten sentences.
-    """
+    """A paper: short name, source, claims, and exhibits. learnt: results beyond the paper, at most ten sentences."""
 
     name: str
     title: str

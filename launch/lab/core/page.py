@@ -71,7 +71,7 @@ def _table_of_tables(paper: Paper, outcomes: Mapping[tuple[str, str], Outcome]) 
         if outcome:
             rest = [_main(exhibit, outcome), ", ".join(outcome.data), outcome.verdict, f"{outcome.seconds:.0f} on {outcome.ranks}"]
         else:
-            rest = ["", "", "not run" if exhibit.make else f"cannot be made: {exhibit.lacks}", ""]
+            rest = ["", "", "not run" if exhibit.make else f"cannot be computed: {exhibit.lacks}", ""]
         lines.append(_line([name, exhibit.title, *rest]))
     return "\n".join(lines)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml.errors import ConfigError, Interrupted
-from launch.lab.core.corpora import CORPORA, MADE, QUICK, TEST_SHARE, copy_lines, file_of, n_lines
+from launch.lab.core.corpora import CORPORA, QUICK, SYNTHETIC, TEST_SHARE, copy_lines, file_of, n_lines
 from launch.lab.core.exhibit import Exhibit, Paper
 from launch.lab.core.outcome import Outcome, judged, text, write
 from launch.lab.core.tables import plural, read_json, write_json
@@ -151,7 +151,7 @@ class PaperStudy:
         return path
 
     def make_rows(self, *options: str) -> PaperRows:
-        path = self.converted("made", *(QUICK if self.quick else MADE)[self.exhibit.kind], *options)
+        path = self.converted("made", *(QUICK if self.quick else SYNTHETIC)[self.exhibit.kind], *options)
         return PaperRows(f"made {self.exhibit.kind}", path, path)
 
     def corpus(self, name: str, *options: str, most: int | None = None) -> PaperRows:
@@ -206,7 +206,7 @@ def make(
     Raises ConfigError for invalid options, Interrupted after a signal, and CommandError for a command that failed.
     """
     if exhibit.make is None:
-        raise ConfigError(f"{paper.name} {exhibit.name} cannot be made: {exhibit.lacks}")
+        raise ConfigError(f"{paper.name} {exhibit.name} cannot be computed: {exhibit.lacks}")
     if quick and user_data:
         raise ConfigError("--quick generates its own rows; remove --quick or the datasets")
     if user_data and not exhibit.kind:

@@ -1,4 +1,4 @@
-"""The papers, by name: their texts are in PAPER.toml, their code in the module PAPER or in the one that an exhibit names."""
+"""Papers by name: texts are in PAPER.toml, code in the module PAPER or in the module that an exhibit names."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def listing() -> str:
     for paper in all_papers():
         lines += ["", f"{paper.name}: {paper.source}"]
         for exhibit in paper.exhibits:
-            why = "" if exhibit.make else f" (cannot be made: {exhibit.lacks})"
+            why = "" if exhibit.make else f" (cannot be computed: {exhibit.lacks})"
             lines.append(f"  {exhibit.name:16} {exhibit.title}{why}")
-    return "\n".join([*lines[1:], "", "Make one: python -m launch.lab paper PAPER EXHIBIT -o FOLDER [DATA.h5 …] [--quick]"])
+    return "\n".join([*lines[1:], "", "Compute one: python -m launch.lab paper PAPER EXHIBIT -o FOLDER [DATA.h5 …] [--quick]"])

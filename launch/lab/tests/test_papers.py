@@ -29,7 +29,7 @@ OUTCOME = Outcome("probe", "table-3", "x", ["A"], False, 2, 12.25, {"A": {"MAP":
 
 @pytest.mark.parametrize(("paper", "exhibit"), ALL, ids=lambda value: value.name)
 def test_every_exhibit_is_complete_and_its_quick_form_runs(paper, exhibit, tmp_path, capsys):
-    assert exhibit.kind in ("", *corpora.MADE) and set(exhibit.corpora) <= set(corpora.CORPORA)
+    assert exhibit.kind in ("", *corpora.SYNTHETIC) and set(exhibit.corpora) <= set(corpora.CORPORA)
     assert exhibit.make or (exhibit.lacks and not exhibit.claims)
     if exhibit.make:
         assert main(["paper", paper.name, exhibit.name, "-o", str(tmp_path / "s"), "--quick"]) == 0
@@ -116,8 +116,8 @@ def test_a_study_continues_where_it_stopped(tmp_path, monkeypatch, stops_at, opt
         (["paper", "nobody", "table-1", "-o", "x"], "unknown paper 'nobody'"),
         (["paper", "probe", "table-99", "-o", "x"], "probe has no 'table-99'"),
         (["paper", "probe", "table-1"], "missing -o FOLDER"),
-        (["paper", "probe", "table-1", "a.h5", "-o", "x", "--quick"], "--quick makes small rows"),
-        (["paper", "online", "table-1", "-o", "x"], "cannot be made"),
+        (["paper", "probe", "table-1", "a.h5", "-o", "x", "--quick"], "--quick generates its own rows"),
+        (["paper", "online", "table-1", "-o", "x"], "cannot be computed"),
         (["paper", "probe", "table-1", "-o", "launch"], "is not empty and holds no study"),
         (["bench", "nothing"], "unknown benchmark"),
         (["page", "launch", "-o", "x"], "has no PAPER-EXHIBIT.json"),
