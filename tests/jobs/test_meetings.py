@@ -157,21 +157,16 @@ def test_train_parts_prune_and_calibrate(run, trained, tmp_path):
     check_evaluate(run, tmp_path / "pruned.h5", folder / "docs.h5", "test", docs, tmp_path)
 
 
-def test_select_features_before_training(run, first, tmp_path):
+def test_select_features(run, first, tmp_path):
     folder, docs, later = first
     run("select", folder / "docs.h5", "-o", tmp_path / "few.h5", "--by", "chi2", "--features", 30)
     run("select", folder / "later.h5", "-o", tmp_path / "few-later.h5", "--like", tmp_path / "few.h5")
     run("train", "dual", tmp_path / "few.h5", "-o", tmp_path / "run")
     check_evaluate(run, tmp_path / "run", tmp_path / "few.h5", "test", docs, tmp_path)
     check_evaluate(run, tmp_path / "run", tmp_path / "few-later.h5", "all", later, tmp_path)
-
-
-def test_select_features_of_a_model(run, first, tmp_path):
-    folder, docs, _ = first
     run("train", "mbw", folder / "docs.h5", "-o", tmp_path / "pass")
-    check_evaluate(run, tmp_path / "pass", folder / "docs.h5", "test", docs, tmp_path)
-    run("select", tmp_path / "pass" / "model.h5", "-o", tmp_path / "few.h5", "--features", 40)
-    check_evaluate(run, tmp_path / "few.h5", folder / "docs.h5", "test", docs, tmp_path)
+    run("select", tmp_path / "pass" / "model.h5", "-o", tmp_path / "fewer.h5", "--features", 40)
+    check_evaluate(run, tmp_path / "fewer.h5", folder / "docs.h5", "test", docs, tmp_path)
 
 
 def test_retrain_with_new_and_renamed_labels(run, trained, tmp_path):

@@ -1,4 +1,4 @@
-"""Commands that a signal interrupts in a phase of their work: the table of tests/jobs/test_interrupts.py."""
+"""Commands that a signal interrupts in a phase of their work: the table of tests/jobs/test_faults.py."""
 
 import re
 import shutil
