@@ -1,4 +1,4 @@
-"""Generate the parts of the pages that come from the code, and the line with the readers and the reading time of a page.
+"""Generate the parts of the pages that come from the code, and the line with readers and reading time.
 
 mkdocs calls `on_page_markdown` for every page.
 """
@@ -46,7 +46,7 @@ def table_of_methods() -> str:
     return "\n".join(lines)
 
 
-def shown_default(option: Field) -> str:
+def format_option_default(option: Field) -> str:
     """Return the default of an option, or an empty text if its help states the default."""
     value = default_value(option)
     if value is None or value is False or value == ():
@@ -62,7 +62,9 @@ def flag(option: Field) -> str:
 def table_of_options(method: Method) -> str:
     lines = ["| option | default | what it does |", "|---|---|---|"]
     texts = option_help(method.options)
-    lines += [f"| {flag(option)} | {shown_default(option)} | {cell(texts[option.name])} |" for option in fields(method.options)]
+    lines += [
+        f"| {flag(option)} | {format_option_default(option)} | {cell(texts[option.name])} |" for option in fields(method.options)
+    ]
     return "\n".join(lines)
 
 
@@ -92,7 +94,7 @@ def reference(name: str, function: Any) -> str:
     required = [each.name for each in function.parameters if each.default is inspect.Parameter.empty]
     lines = [f"### hpcml.{name}({', '.join(required)}, …)", "", about, "", "| parameter | default | what it is |", "|---|---|---|"]
     for each in function.parameters:
-        default = "must be given" if each.name in required else f"`{each.default!r}`"
+        default = "required" if each.name in required else f"`{each.default!r}`"
         lines += [] if each.families else [f"| `{each.name}` | {default} | {cell(each.help)} |"]
     if function.kind.families():
         lines.append(f"| `**options` | | {option_help(function.kind)['options']} |")
@@ -123,28 +125,28 @@ class Panels(DefaultFormatter):
         self.entries += panel.entries if panel.format == "parameter" else []
 
 
-def leaves(app: App, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], App]]:
+def list_commands(app: App, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], App]]:
     """Yield every command with its words; `convert` is one command, methods of `train` and `plan` are none."""
     for name in app:
         if name.startswith("-"):
             continue
         if app[name].default_command is None and name not in ("train", "plan"):
             yield from [((*path, name), app[name])] if name == "convert" else []
-            yield from leaves(app[name], (*path, name))
+            yield from list_commands(app[name], (*path, name))
         else:
             yield (*path, name), app[name]
 
 
-def in_table(entry: HelpEntry) -> str:
+def format_entry(entry: HelpEntry) -> str:
     name = " ".join(f"`{flag}`" for flag in entry.all_options) or f"`{entry.positional_label}`"
     text = getattr(entry.description, "primary_renderable", None)
-    default = "must be given" if entry.required else "" if entry.default in (None, "False", "()") else f"`{entry.default}`"
+    default = "required" if entry.required else "" if entry.default in (None, "False", "()") else f"`{entry.default}`"
     return f"| {name} | {cell(default)} | {cell(' '.join(getattr(text, 'markup', '').split()))} |"
 
 
 def commands() -> str:
     app, lines = program.build(), list[str]()
-    for path, command in leaves(app):
+    for path, command in list_commands(app):
         lines += [f"## {' '.join(path)}", "", " ".join(re.split(r"\n\s*Parameters\n", str(command.help))[0].split()), ""]
         if command.default_command is None:
             methods = ", ".join(f"`{name}`" for name in command if not name.startswith("-"))
@@ -153,7 +155,7 @@ def commands() -> str:
             continue
         command.help_formatter = panels = Panels()
         app.help_print(list(path), console=Console(file=io.StringIO()))
-        lines += ["| option | default | what it does |", "|---|---|---|", *map(in_table, panels.entries), ""]
+        lines += ["| option | default | what it does |", "|---|---|---|", *map(format_entry, panels.entries), ""]
     return "\n".join(lines)
 
 
@@ -162,13 +164,13 @@ def words(text: str) -> int:
     return sum(any(letter.isalnum() for letter in word) for word in text.split())
 
 
-def with_reader(markdown: str) -> str:
+def add_reader_line(markdown: str) -> str:
     """Add a line with the readers and the reading time below the title, from `<!-- for: … -->`."""
     minutes = -(-words(FOLDED.sub("", markdown)) // WORDS_A_MINUTE)
     return READER.sub(lambda match: f"*For {match[1]}. {minutes} minute{'s' * (minutes > 1)} to read.*", markdown, count=1)
 
 
-MADE = {
+GENERATED_PARTS = {
     "<!-- table of methods -->": table_of_methods,
     "<!-- classifiers -->": classifiers,
     "<!-- commands -->": commands,
@@ -178,8 +180,8 @@ MADE = {
 
 
 def on_page_markdown(markdown: str, page: Page | None = None, **_: object) -> str:
-    markdown = with_reader(markdown)
-    for mark, make in MADE.items():
+    markdown = add_reader_line(markdown)
+    for mark, make in GENERATED_PARTS.items():
         if mark in markdown:
             markdown = markdown.replace(mark, make())
     return OPTIONS.sub(lambda match: table_of_options(METHODS[match[1]]), markdown)
