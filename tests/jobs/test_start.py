@@ -126,7 +126,7 @@ KILLED_AT_20_LABELS = """
 import os, signal
 from hpcml.methods.linear.run import LabelRun
 from hpcml.run import checkpoint
-checkpoint.LEAST, checkpoint.WORTH = 0.0, 0.0
+checkpoint.MIN_SECONDS, checkpoint.COST_RATIO = 0.0, 0.0
 keep = LabelRun.keep
 def patched(run, finished):
     keep(run, finished)
