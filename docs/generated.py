@@ -1,4 +1,4 @@
-"""Generate the parts of the pages that come from the code, and the line with the readers and the reading time of a page.
+"""Generate the parts of the pages that come from the code, and the line with readers and reading time.
 
 mkdocs calls `on_page_markdown` for every page.
 """
@@ -34,12 +34,10 @@ FOLDED = re.compile(r"<details.*?</details>", re.DOTALL)  # not part of the read
 
 
 def cell(text: str) -> str:
-    """Escape a text for a table cell."""
     return text.replace("|", "\\|")
 
 
 def table_of_methods() -> str:
-    """Return the table of methods."""
     lines = ["| method | what it is | minimises | scikit-learn classifier | can |", "|---|---|---|---|---|"]
     for name, method in METHODS.items():
         can = [text for feature, text in SUPPORT.items() if feature in method.supports]
@@ -48,7 +46,7 @@ def table_of_methods() -> str:
     return "\n".join(lines)
 
 
-def shown_default(option: Field) -> str:
+def format_option_default(option: Field) -> str:
     """Return the default of an option, or an empty text if its help states the default."""
     value = default_value(option)
     if value is None or value is False or value == ():
@@ -57,23 +55,22 @@ def shown_default(option: Field) -> str:
 
 
 def flag(option: Field) -> str:
-    """Return an option as it is written on the command line."""
     name = option_flag(option.name)
     return f"`--no-{name}`" if "--no-" in repr(option.type) else f"`--{name}`"
 
 
 def table_of_options(method: Method) -> str:
-    """A line for each option of the method."""
     lines = ["| option | default | what it does |", "|---|---|---|"]
     texts = option_help(method.options)
-    lines += [f"| {flag(option)} | {shown_default(option)} | {cell(texts[option.name])} |" for option in fields(method.options)]
+    lines += [
+        f"| {flag(option)} | {format_option_default(option)} | {cell(texts[option.name])} |" for option in fields(method.options)
+    ]
     return "\n".join(lines)
 
 
 def classifiers() -> str:
-    """The reference of each classifier, with a table of its parameters, which are known when it is imported."""
-    found, lines = dict.fromkeys(method.estimator for method in METHODS.values() if method.estimator), list[str]()
-    for path in found:
+    paths, lines = dict.fromkeys(method.estimator for method in METHODS.values() if method.estimator), list[str]()
+    for path in paths:
         module, _, name = path.partition(":")
         described = getattr(import_module(module), name).described
         lines += [f"::: {module}.{name}", "", "| parameter | type | what it is |", "|---|---|---|"]
@@ -82,7 +79,7 @@ def classifiers() -> str:
 
 
 def functions() -> str:
-    """The reference of each function for Python. That of a command is made of its class."""
+    """Return the reference of each public function; that of a command is generated from its class."""
     public = {name: getattr(hpcml, name) for name in hpcml.__all__ if name.islower() and not name.startswith("_")}
     return "\n\n".join(
         reference(name, function) if hasattr(function, "kind") else f"::: {function.__module__}.{name}"
@@ -91,13 +88,13 @@ def functions() -> str:
 
 
 def reference(name: str, function: Any) -> str:
-    """The reference of a function that is made of the class of a command: its documentation, with a table of its parameters."""
+    """Return the reference of a command's function: its docstring and a table of its parameters."""
     about, _, rest = function.__doc__.partition("\nParameters\n----------\n")
     _, _, rest = rest.partition("\n\nReturns\n")
     required = [each.name for each in function.parameters if each.default is inspect.Parameter.empty]
     lines = [f"### hpcml.{name}({', '.join(required)}, …)", "", about, "", "| parameter | default | what it is |", "|---|---|---|"]
     for each in function.parameters:
-        default = "must be given" if each.name in required else f"`{each.default!r}`"
+        default = "required" if each.name in required else f"`{each.default!r}`"
         lines += [] if each.families else [f"| `{each.name}` | {default} | {cell(each.help)} |"]
     if function.kind.families():
         lines.append(f"| `**options` | | {option_help(function.kind)['options']} |")
@@ -111,7 +108,6 @@ def reference(name: str, function: Any) -> str:
 
 
 def table_of_errors() -> str:
-    """A line for each error that hpcml raises on purpose."""
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.HpcmlError)]
     lines = ["| error | exit code | what |", "|---|---|---|"]
     lines += [f"| `{kind.__name__}` | {kind.exit_code} | {cell((kind.__doc__ or '').splitlines()[0])} |" for kind in kinds]
@@ -119,41 +115,38 @@ def table_of_errors() -> str:
 
 
 class Panels(DefaultFormatter):
-    """Keeps the panels of a help text instead of printing them."""
+    """Collects the panels of a help text instead of printing them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.entries: list[HelpEntry] = []
 
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
-        """Keep a panel."""
         self.entries += panel.entries if panel.format == "parameter" else []
 
 
-def leaves(app: App, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], App]]:
-    """Every command below an app that does something, and convert, with its words; a method of train or plan is none."""
+def list_commands(app: App, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], App]]:
+    """Yield every command with its words; `convert` is one command, methods of `train` and `plan` are none."""
     for name in app:
         if name.startswith("-"):
             continue
         if app[name].default_command is None and name not in ("train", "plan"):
             yield from [((*path, name), app[name])] if name == "convert" else []
-            yield from leaves(app[name], (*path, name))
+            yield from list_commands(app[name], (*path, name))
         else:
             yield (*path, name), app[name]
 
 
-def in_table(entry: HelpEntry) -> str:
-    """An argument or option as a line of a table."""
+def format_entry(entry: HelpEntry) -> str:
     name = " ".join(f"`{flag}`" for flag in entry.all_options) or f"`{entry.positional_label}`"
     text = getattr(entry.description, "primary_renderable", None)
-    default = "must be given" if entry.required else "" if entry.default in (None, "False", "()") else f"`{entry.default}`"
+    default = "required" if entry.required else "" if entry.default in (None, "False", "()") else f"`{entry.default}`"
     return f"| {name} | {cell(default)} | {cell(' '.join(getattr(text, 'markup', '').split()))} |"
 
 
 def commands() -> str:
-    """Each command with its help and its options."""
     app, lines = program.build(), list[str]()
-    for path, command in leaves(app):
+    for path, command in list_commands(app):
         lines += [f"## {' '.join(path)}", "", " ".join(re.split(r"\n\s*Parameters\n", str(command.help))[0].split()), ""]
         if command.default_command is None:
             methods = ", ".join(f"`{name}`" for name in command if not name.startswith("-"))
@@ -162,22 +155,22 @@ def commands() -> str:
             continue
         command.help_formatter = panels = Panels()
         app.help_print(list(path), console=Console(file=io.StringIO()))
-        lines += ["| option | default | what it does |", "|---|---|---|", *map(in_table, panels.entries), ""]
+        lines += ["| option | default | what it does |", "|---|---|---|", *map(format_entry, panels.entries), ""]
     return "\n".join(lines)
 
 
 def words(text: str) -> int:
-    """Return the number of words of a page: sequences without spaces that contain a letter or a digit, in tables and code, too."""
+    """Return the number of words of a page: sequences without spaces that contain a letter or a digit, also in tables and code."""
     return sum(any(letter.isalnum() for letter in word) for word in text.split())
 
 
-def with_reader(markdown: str) -> str:
-    """Return a page with a line for its readers below the title, made from `<!-- for: … -->`."""
+def add_reader_line(markdown: str) -> str:
+    """Add a line with the readers and the reading time below the title, from `<!-- for: … -->`."""
     minutes = -(-words(FOLDED.sub("", markdown)) // WORDS_A_MINUTE)
-    return READER.sub(lambda found: f"*For {found[1]}. {minutes} minute{'s' * (minutes > 1)} to read.*", markdown, count=1)
+    return READER.sub(lambda match: f"*For {match[1]}. {minutes} minute{'s' * (minutes > 1)} to read.*", markdown, count=1)
 
 
-MADE = {
+GENERATED_PARTS = {
     "<!-- table of methods -->": table_of_methods,
     "<!-- classifiers -->": classifiers,
     "<!-- commands -->": commands,
@@ -187,9 +180,8 @@ MADE = {
 
 
 def on_page_markdown(markdown: str, page: Page | None = None, **_: object) -> str:
-    """Return a page with its generated parts."""
-    markdown = with_reader(markdown)
-    for mark, make in MADE.items():
+    markdown = add_reader_line(markdown)
+    for mark, make in GENERATED_PARTS.items():
         if mark in markdown:
             markdown = markdown.replace(mark, make())
-    return OPTIONS.sub(lambda found: table_of_options(METHODS[found[1]]), markdown)
+    return OPTIONS.sub(lambda match: table_of_options(METHODS[match[1]]), markdown)

@@ -1,7 +1,7 @@
-"""Writes `hpcml/__init__.pyi`, in which type checkers and editors find the Python API: `python -m launch.stub`.
+"""Write `hpcml/__init__.pyi`, the Python API for type checkers and editors: `python -m launch.stub`.
 
-A function of a command has its real signature there: one for each method or source, with the options of that
-one, or for each type of result. A test compares the file with what the commands declare.
+The function of a command gets its real signature: one for each method or source with its options, or one for each type of result. A
+test compares the file with the declarations of the commands.
 """
 
 from __future__ import annotations
@@ -23,14 +23,12 @@ HEAD = "# Written by `python -m launch.stub`, for type checkers and editors. Do 
 
 
 def format_default(value: Any) -> str:
-    """Return a default as ruff formats it."""
     if isinstance(value, tuple):
         return f"({', '.join(map(format_default, value))}{',' * (len(value) == 1)})"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def define(name: str, parameters: Iterable[PythonParameter], result: str, text: str) -> str:
-    """Return the definition of a function, with a line for each parameter."""
     lines = [f"def {name}("]
     for each in parameters:
         if each.kind == inspect.Parameter.KEYWORD_ONLY and "    *," not in lines:
@@ -74,13 +72,11 @@ def restrict(option: PythonParameter, is_given: bool) -> PythonParameter:
 
 
 def imports_of(path: str) -> dict[str, str]:
-    """Return the names that a file imports from modules, and these modules."""
     nodes = [node for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
     return {each.name: node.module or "" for node in nodes for each in node.names}
 
 
 def stub() -> str:
-    """Return the text of the stub."""
     public = {name: getattr(hpcml, name) for name in hpcml.__all__ if name != "__version__"}
     kinds = {name: each.kind for name, each in public.items() if hasattr(each, "parameters")}
     modules = {"overload": "typing"} | imports_of(inspect.getfile(PythonParameter))

@@ -23,7 +23,6 @@ hypothesis.settings.load_profile("hpcml")
 
 @pytest.fixture
 def data_dir():
-    """The folder of real data."""
     if "HPCML_DATA" not in os.environ:
         pytest.skip("needs real data: HPCML_DATA names no folder")
     return Path(os.environ["HPCML_DATA"])

@@ -73,11 +73,9 @@ class Job:
         return value
 
     def output(self):
-        """Return what the job has printed so far: (stdout, stderr)."""
         return tuple(path.read_text(errors="replace") for path in self.outputs)
 
     def wait(self, timeout=SECONDS):
-        """Return the result of the job when it has ended, like `subprocess.run`."""
         try:
             code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -90,7 +88,6 @@ class Job:
         pytest.fail(f"{' '.join(map(str, self.command))}: {reason}\n--- stdout\n{out}\n--- stderr\n{err}", pytrace=False)
 
     def kill(self):
-        """End every process of the job."""
         for pid in (*self.environments(), self.process.pid) if self.process.poll() is None else self.environments():
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -123,8 +120,6 @@ def mpirun(tmp_path_factory):
 
 
 class Standing:
-    """Ranks that run one command after another (standing.py)."""
-
     def __init__(self, n, folder):
         self.n, self.folder, self.job, self.number = n, folder, None, 0
 

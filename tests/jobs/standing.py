@@ -20,7 +20,6 @@ from hpcml.signals import StopSignals
 
 
 def run(arguments):
-    """Run a command and return its exit code; an unexpected error ends all ranks."""
     sys.argv[1:] = arguments
     try:
         return run_command(arguments, Guard(StopSignals()))

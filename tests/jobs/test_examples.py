@@ -22,7 +22,6 @@ SCRIPTS = {
 
 @pytest.fixture(scope="module")
 def pages():
-    """examples/pages.py."""
     spec = importlib.util.spec_from_file_location("pages", EXAMPLES / "pages.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

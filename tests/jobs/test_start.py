@@ -20,7 +20,6 @@ RUN = f"{quote(sys.executable)} -m hpcml"
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A dataset on which `train probe --labels-per-pass 1 --epsilon 0.01` takes about a second."""
     return dataset(tmp_path_factory.mktemp("start") / "data.h5", *random_data(7, 3000, 400, 40, density=0.05))
 
 
@@ -127,7 +126,7 @@ KILLED_AT_20_LABELS = """
 import os, signal
 from hpcml.methods.linear.run import LabelRun
 from hpcml.run import checkpoint
-checkpoint.LEAST, checkpoint.WORTH = 0.0, 0.0
+checkpoint.MIN_SECONDS, checkpoint.COST_RATIO = 0.0, 0.0
 keep = LabelRun.keep
 def patched(run, finished):
     keep(run, finished)
@@ -243,11 +242,3 @@ def test_exit_code_is_written_for_the_job_script(mpirun, tmp_path):
     assert file.read_text() == "2\n"
     done(mpirun(2, "--version", env={"HPCML_EXIT_FILE": str(file)}))
     assert file.read_text() == "0\n"
-
-
-def test_standing_ranks_end_with_the_process_that_started_them(mpirun, tmp_path):
-    with subprocess.Popen(["sleep", "600"]) as tests:
-        job = mpirun.start(2, tmp_path, tests.pid, program=(Path(__file__).with_name("standing.py"),))
-        job.rank_pids()
-        tests.kill()
-    done(job.wait())

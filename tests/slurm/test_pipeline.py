@@ -26,7 +26,6 @@ def texts(tmp_path_factory):
 
 
 def in_folder(folder, arguments):
-    """Return the arguments with the names of files replaced by paths in the folder."""
     names = {"docs.jsonl", "docs.h5", "run", "run/model.h5", "measures.json", "labels.csv", "report.html"}
     return [folder / each if each in names else each for each in arguments]
 
@@ -44,7 +43,6 @@ def local(texts, tmp_path_factory):
 
 
 def count_tuned_labels(run):
-    """Return the number of labels that an unfinished `tune` has chosen the options of."""
     try:
         with h5py.File(run / "checkpoint" / "tuning-1.part.h5", locking=False) as file:
             return int((~np.isin(file["crc/records"][:], (-1, 0))).sum())
@@ -100,6 +98,5 @@ def test_from_texts_to_answers(slurm, texts, local, tmp_path):
 
 
 def _address(slurm, job):
-    """Return the address that the server prints, None if it has not yet."""
     match = re.search(r"ready after .*?: (http://\S+/) \(Annif", slurm.printed(job))
     return match and match[1]

@@ -1,13 +1,17 @@
-"""Training jobs by the scripts that `hpcml job` prints: checks, time limits, signals, failures."""
+"""Training jobs by the scripts that `hpcml job` prints (checks, time limits, signals, failures), and the commands of the pages."""
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
+from support.document_commands import TOP, blocks
 from support.make import dataset, random_data
 from support.private_slurm import hpcml, kill_rank, signal
 
 OPTIONS = ("--epsilon", "0.01", "--no-dormant", "--checkpoint-every", "0.1")  # long enough to be disturbed
+PAGES = [page for page in sorted(TOP.glob("docs/**/*.md")) if any(block.launcher for block in blocks(page.read_text()))]
 TWO = ("--nodes", "2", "--ranks-per-node", "1")
 
 
@@ -38,7 +42,6 @@ def wait_for_checkpoint(slurm, job, run):
 
 
 def read_starts(run):
-    """Return the lines of environment.jsonl, one for each start."""
     return [json.loads(line) for line in (run / "environment.jsonl").read_text().splitlines()]
 
 
@@ -95,3 +98,10 @@ def test_job_that_reaches_its_time_limit_is_requeued_a_limited_number_of_times(s
     assert "resuming from" in slurm.printed(job)
     assert "not requeued after 2 starts" in slurm.printed(job)
     assert not (run / "model.h5").exists()
+
+
+def test_pages(slurm):
+    assert {page.name for page in PAGES} == {"cluster.md", "jobs.md"}
+    command = [sys.executable, TOP / "tests" / "support" / "document_commands.py", *PAGES]
+    result = subprocess.run(command, env=slurm.env, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -48,7 +48,6 @@ class Block(NamedTuple):
 
 
 def blocks(text):
-    """Return the blocks of a page, in order."""
     result = []
     for match in BLOCK.finditer(text):
         indent = len(match["indent"])
@@ -59,7 +58,6 @@ def blocks(text):
 
 
 def needed_page(page):
-    """Return the page whose files this one starts with, or None."""
     match = NEEDS.search(page.read_text(encoding="utf-8"))
     return (page.parent / match["page"]).resolve() if match else None
 
@@ -116,13 +114,11 @@ class StandingRanks:
 
 
 def environment(*folders):
-    """Return the environment with these folders and that of this Python at the start of PATH."""
     path = os.pathsep.join([*map(str, folders), str(Path(sys.executable).parent), os.environ["PATH"]])
     return {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"} | os.environ | {"PATH": path}
 
 
 def run(block, folder, ranks=None):
-    """Run a block and return its exit code (124 and 137: it took too long) and what it printed."""
     launcher = block.launcher.split() if block.launcher else []
     can_stand = ranks and not launcher and block.language == "bash" and not NEEDS_PROCESSES.search(block.code)
     folders = [ranks.path()] if can_stand and "hpcml" in block.code else []
@@ -133,7 +129,6 @@ def run(block, folder, ranks=None):
 
 
 def reason_not_to_run(block, folder):
-    """Return why a block's launcher cannot run here, or None."""
     if block.reason is not None or not block.launcher or "HPCML_NEEDS_SLURM" in os.environ:
         return block.reason
     result = subprocess.run([block.launcher.split()[0], "can"], cwd=folder, capture_output=True, text=True, check=False)
@@ -161,13 +156,11 @@ def run_page(page, folder, ranks):
 
 
 def usual_pages():
-    """Return README.md and docs/**/*.md without the pages that need Slurm."""
     pages = [TOP / "README.md", *sorted(TOP.glob("docs/**/*.md"))]
     return [page for page in pages if not any(block.launcher for block in blocks(page.read_text(encoding="utf-8")))]
 
 
 def main(pages):
-    """Run all blocks of all pages and return the exit code."""
     counts, begin, folders = [], time.monotonic(), {}
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
         (Path(scratch) / "ranks").mkdir()

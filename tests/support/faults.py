@@ -26,7 +26,6 @@ SECONDS = 240  # until a job counts as hanging
 
 
 def make_data(method, path, seed=7):
-    """Write a dataset that keeps a method busy for about a second."""
     if method != "psbml":
         return dataset(path, *random_data(seed, 3000, 400, 40, density=0.05))
     X, _, Y = class_data(seed, 1500, 8, 3, density=0.6)
@@ -51,20 +50,17 @@ class Case:
         return ("train", *FLAGS[self.method], self.data, "-o", self.run, *more)
 
     def start(self, *more, every=0.005, **options):
-        """Start the training on two ranks, with a checkpoint every `every` seconds."""
         return self.mpirun.start(2, *self.words("--checkpoint-every", every), *more, **options)
 
     def checkpoints(self):
         return sorted((self.run / "checkpoint").glob("state-*.h5"))
 
     def start_until_checkpoint(self, number=1):
-        """Start the training and return the job when it has written this checkpoint."""
         job = self.start()
         job.until(lambda: self.checkpoints() and int(self.checkpoints()[-1].stem[-6:]) >= number)
         return job
 
     def end(self, job):
-        """Wait until all processes of the job have ended and return its result."""
         result = job.wait(SECONDS)
         end = time.monotonic() + SECONDS
         while job.environments():
@@ -84,7 +80,6 @@ class Case:
         return result.stderr
 
     def use_small_disk(self, kibibytes):
-        """Put the run on a file system of this size; skip the test where none can be mounted."""
         folder = self.folder / "disk"
         folder.mkdir()
         mount = ["mount", "-t", "tmpfs", "-o", f"size={kibibytes}k", "tmpfs", folder]
@@ -237,7 +232,6 @@ def fill_log(case):
 
 
 def replace_data(case):
-    """Replace the dataset by another file, then delete it."""
     other = make_data(case.method, case.folder / "other.h5", seed=8)
     job = case.start_until_checkpoint()
     other.replace(case.data)
@@ -273,7 +267,6 @@ def start_second_job(case):
 
 
 def limit_memory(case):
-    """Limit the memory of rank 1; an array of the dataset's features does not fit into it."""
     with h5py.File(case.data, "r+") as file:
         file["X"].attrs["shape"] = [file["X"].attrs["shape"][0], 2**25]
     return patch(LITTLE_MEMORY)(case)

@@ -1,4 +1,4 @@
-"""Commands that a signal interrupts in a phase of their work: the table of tests/jobs/test_interrupts.py."""
+"""Commands that a signal interrupts in a phase of their work: the table of tests/jobs/test_faults.py."""
 
 import re
 import shutil
@@ -131,14 +131,12 @@ PATCHES = {
 
 
 def phases_of(name):
-    """Return the phases that a command has, except `compile`."""
     phases = ["import", "work", *(["start"] if name != "train adaboost" else []), *(["end"] if name == "info" else [])]
     phases += ["write"] * (name not in WRITE_NO_FILE) + ["checkpoint"] * (name in CHECKPOINTED and name != "train liblinear")
     return phases + ["resume"] * (name in RESUMED)
 
 
 def make_samples(folder):
-    """Write the files that the commands read, and return the folder."""
     X, Y = random_data(7, 120, 30, 4, density=0.3)
     X = abs(X)  # Winnow learners take no negative values
     dataset(folder / "plain.h5", X, Y)
@@ -188,7 +186,6 @@ def interrupt(mpirun, samples, folder, name, phase, how):
 
 
 def expected(name, phase, how):
-    """Return the exit code and the beginning of the message of an interrupted command."""
     if phase == "end":
         return 0, ""
     number = signal.SIGTERM if how.startswith("TERM") else signal.SIGINT

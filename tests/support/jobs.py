@@ -6,7 +6,6 @@ import threading
 
 
 def done(result):
-    """Return the result of a command that succeeded."""
     assert result.returncode == 0, result.stderr
     return result
 

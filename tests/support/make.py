@@ -33,7 +33,6 @@ def random_data(seed, n_rows, n_features, n_labels, density=0.2):
 
 
 def document_lines(seed, n_documents, n_words, n_labels):
-    """Return JSON lines of documents with one to three labels, each of which adds words to the text."""
     rng = np.random.default_rng(seed)
     own = rng.integers(n_words, size=(n_labels, 8))
     lines = []
@@ -47,19 +46,16 @@ def document_lines(seed, n_documents, n_words, n_labels):
 
 
 def svmlight_lines(X, labels):
-    """Return svmlight lines of X (csr), each of which starts with its text of labels."""
     pairs = (zip(row.indices.tolist(), row.data.tolist(), strict=True) for row in (X[[number]] for number in range(X.shape[0])))
     return [" ".join([label, *(f"{j + 1}:{x!r}" for j, x in row)]) + "\n" for label, row in zip(labels, pairs, strict=True)]
 
 
 def duplicates():
-    """Return X and Y with every row three times."""
     X, Y = random_data(2, 15, 6, 3, density=0.5)
     return sp.vstack([X, X, X]), sp.vstack([Y, Y, Y])
 
 
 def conflicts():
-    """Return X and Y with every row twice, the second time with the complement of its labels."""
     X, Y = random_data(3, 20, 6, 3, density=0.5)
     return sp.vstack([X, X]), sp.vstack([Y, sp.csr_matrix(Y.toarray() == 0)])
 
@@ -188,7 +184,6 @@ def classifier(path, base, X, y, label_names=("class 1",), feature_names=None, d
 
 
 def classifier_bytes(classifier):
-    """Return the contents of a classifier's file as bytes."""
     if not is_own(classifier):
         return skops_file.dump(classifier)
     values = {
@@ -207,10 +202,8 @@ def class_data(seed, n_rows, n_features, n_classes, density=0.4):
 
 
 def dataset_for_all(comm, path, *args, **more):
-    """Collective. Write a dataset on rank 0 and return its path on all ranks."""
     return by_one_rank(comm, lambda: dataset(path, *args, **more))
 
 
 def by_one_rank(comm, work):
-    """Collective. Call `work()` on rank 0 and return its result on all ranks."""
     return comm.bcast(work() if comm.rank == 0 else None)

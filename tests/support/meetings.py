@@ -15,7 +15,6 @@ AT = (1, 3, 5)
 
 
 def documents(seed, n, more=None, splits=("train", "train", "train", "valid", "test", "test")):
-    """Return documents in which most labels (of LABELS and of `more`, by their share) add a word to the text."""
     rng, shares, docs = np.random.default_rng(seed), LABELS | (more or {}), []
     for number in range(n):
         labels = [name for name, share in shares.items() if rng.random() < share]
@@ -27,7 +26,6 @@ def documents(seed, n, more=None, splits=("train", "train", "train", "valid", "t
 
 
 def write(path, docs):
-    """Write the documents as JSON lines and return the path."""
     Path(path).write_text("".join(json.dumps(doc) + "\n" for doc in docs))
     return Path(path)
 
@@ -110,7 +108,6 @@ class Twin:
         return _average_precision(self.odds.ravel(), positive, sum(map(len, self.true)))
 
     def macro_average_precision(self):
-        """Return the mean over the model's labels that have a positive row."""
         positives = [np.array([name in true for true in self.true]) for name in self.names]
         pairs = [(label, positive) for label, positive in enumerate(positives) if positive.any()]
         return float(np.mean([_average_precision(self.scores[:, label], positive, positive.sum()) for label, positive in pairs]))
@@ -119,7 +116,6 @@ class Twin:
         return flat(self.true, self.given if predicted is None else predicted)["EBF"]
 
     def best_micro_f1(self):
-        """Return the largest micro F1 that one threshold for all labels reaches."""
         positive = np.array([[name in true for name in self.names] for true in self.true]).ravel()
         order = np.argsort(-self.odds.ravel(), kind="stable")
         hits, n_true = np.cumsum(positive[order]), sum(map(len, self.true))
@@ -128,7 +124,6 @@ class Twin:
 
 
 def _average_precision(scores, positive, n_positive):
-    """Return the sum of the precision at each positive over the number of positives; assumes no ties."""
     order = np.argsort(-scores, kind="stable")
     hits = positive[order]
     return float((np.cumsum(hits) / np.arange(1, hits.size + 1))[hits].sum() / n_positive)

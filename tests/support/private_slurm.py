@@ -20,24 +20,19 @@ class CannotRun(Exception):
 
 
 class Slurm:
-    """Commands of the private Slurm; the output of jobs is in `folder`."""
-
     def __init__(self, env, folder):
         self.env, self.folder = env, folder
 
     def run(self, *command, script=None, check=True):
-        """Run a command in the project's folder and return what it prints."""
         options = {"cwd": ROOT, "env": self.env, "capture_output": True, "text": True, "timeout": LIMIT}
         result = subprocess.run([*map(str, command)], input=script, **options, check=False)
         assert result.returncode == 0 or not check, f"{command}: {result.stdout}{result.stderr}"
         return result.stdout.strip()
 
     def script(self, *words):
-        """Return the script that `hpcml job` prints."""
         return self.run(sys.executable, "-m", "hpcml", "job", "--scheduler", "slurm", *words)
 
     def submit(self, *words, options=()):
-        """Submit the script that `hpcml job` prints and return the job's number."""
         return self.submit_script(self.script(*words), *options)
 
     def submit_script(self, script, *options):
@@ -53,7 +48,6 @@ class Slurm:
         return re.findall(r"JobState=(\S+)", self.show(job))
 
     def report(self):
-        """Return the state of the cluster and the last lines of its logs, for a test that failed."""
         commands = (["squeue", "--long"], ["sinfo", "--Node", "--long"], ["sinfo", "--list-reasons"])
         outputs = sorted(self.folder.glob("*.out"), key=lambda path: path.stat().st_mtime)
         logs = [*outputs[-3:], self.folder / "here" / "slurmctld.log"]
@@ -76,7 +70,6 @@ class Slurm:
 
 
 def hpcml(*args):
-    """Run a command on one rank, outside of Slurm."""
     subprocess.run([sys.executable, "-m", "hpcml", *map(str, args)], check=True, timeout=LIMIT, capture_output=True)
 
 
@@ -104,7 +97,6 @@ def private_slurm(folder):
 
 
 def preempt(slurm, job):
-    """Run a job of the partition with priority on all nodes."""
     slurm.run("srun", "--partition=urgent", "--nodes=4", "--exclusive", "true")
 
 
@@ -113,14 +105,12 @@ def signal(slurm, job):
 
 
 def node_down(slurm, job):
-    """Set one of the job's nodes to the state DOWN."""
     node = re.search(r"NodeList=(node\d)|NodeList=node\[\d-(?P<last>\d)", slurm.show(job).partition("ReqNodeList")[2])
     name = node[1] or f"node{node['last']}"
     slurm.run("scontrol", "update", f"nodename={name}", "state=down", "reason=test")
 
 
 def kill_rank(slurm, job):
-    """Kill rank 1 with SIGKILL, as the kernel does when memory runs out."""
     for folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             variables = (folder / "environ").read_bytes().split(b"\0") if folder.name.isdigit() else []

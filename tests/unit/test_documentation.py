@@ -35,7 +35,7 @@ def count_words(text):
 
 def test_every_page_names_its_reader_and_length(generated):
     for page in PAGES:
-        lines = generated.with_reader(page.read_text()).splitlines()
+        lines = generated.add_reader_line(page.read_text()).splitlines()
         assert lines[0].startswith("# ") and re.fullmatch(r"\*For .{10,}\. \d+ minutes? to read\.\*", lines[2]), page
 
 

@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m launch.lab bench NAME`. Each module without a leading underscore has a function main(words)."""
+"""Benchmarks: `python -m launch.lab bench NAME`. Each module has a function `run`; see `launch.lab.core.bench`."""

@@ -1,12 +1,12 @@
 """Quality of the defaults: macro MAP and F1 of `probe` and `dual` by default, and without an intercept and with the hinge loss.
 
---at L1,LAMBDA...: instead of these, `elastic-net` at pairs of λ₁ and λ₂, beside `dual` by default. `touched` is the mean share of
-the rows that a round of a label visits, `features` the mean number of weights that are not 0.
+--at L1,LAMBDA...: trains instead `elastic-net` at pairs of λ₁ and λ₂, and `dual` with its defaults. `touched` is the mean share of
+the rows that a round of a label visits, `features` the mean number of non-zero weights.
 
 SET is a name or a dataset (.h5). Default: every set in the folder that HPCML_DATA names, and the docstrings of the installed
-packages. λ is X/m in both ways. The rows of the set's own test split or file are judged, else a random third (seed 1). Of svmlight
-files with more than --most-rows rows every k-th is taken. `seconds` are those of training, `cpu_seconds` those of the command.
---check also trains scikit-learn's LinearSVC on the same rows, a label after another. --tiny takes 400 generated rows.
+packages. λ is X/m in both ways. The test split or file of the set is evaluated, else a random third (seed 1). Svmlight files with
+more than --most-rows rows are reduced to every k-th row. `seconds` are those of training, `cpu_seconds` those of the command.
+--check also trains scikit-learn's LinearSVC on the same rows, one label after another. --tiny uses 400 generated rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WAYS = {"no intercept, hinge": ("--no-bias", "--loss", "hinge"), "default": ()}
 
 
 def convert_set(name: str, folder: Path, most_rows: int) -> tuple[Path, Path]:
-    """Convert a set; return its dataset, and the one that has its test rows."""
+    """Convert a set and return its dataset and the dataset with its test rows."""
 
     def write(stem: str, *words: object) -> Path:
         run_hpcml("convert", *words, "-o", folder / f"{stem}.h5", "--force")
@@ -58,13 +58,11 @@ def convert_set(name: str, folder: Path, most_rows: int) -> tuple[Path, Path]:
 
 
 def judge(model: Path, files: tuple[Path, Path]) -> dict[str, float]:
-    """Return the measures of a model on test rows."""
     judged = hpcml.evaluate(model, files[1], split="test" if files[0] == files[1] else "all")
     return {"map": round(judged.macro("average_precision"), 4), "f1": round(judged.macro("f1"), 4), "test_rows": judged.n_rows}
 
 
 def linear_svc(files: tuple[Path, Path], model: hpcml.Model, bias: bool) -> float:
-    """Return the macro MAP of scikit-learn's LinearSVC with the model's loss and λ on the same rows."""
     rows = read_rows(files[0], test_data=files[1])
     columns = rows.columns(model.label_names)
     loss, C = str(model.attrs["loss"]).replace("-", "_"), 1 / (float(model.attrs["lambda"]) * rows.X.shape[0])
@@ -90,7 +88,6 @@ def run(
     ranks: int = 2,
     tiny: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for every training."""
     ways = [(each, way, options) for each in method for way, options in WAYS.items()]
     if at:
         if wrong := [pair for pair in at if pair.count(",") != 1]:

@@ -1,7 +1,7 @@
-"""The exact elastic net beside LIBLINEAR's L1 logistic regression, both on one core.
+"""Compare the exact elastic net with LIBLINEAR's L1 logistic regression, both on one core.
 
 `elastic-net` trains all labels with λ₂ = 0; LIBLINEAR (scikit-learn's, C = 1 / (λ₁ m), its default tolerance) trains a sample of
-the labels of each size (1 to 9 positive rows, 10 to 99, and so on). `seconds` of a size is what LIBLINEAR takes for a label,
+the labels of each size (1 to 9 positive rows, 10 to 99, and so on). `seconds` of a size is the time of LIBLINEAR per label,
 `excess` the largest relative difference of its objective from ours (it regularises the intercept, which `intercept_scaling` makes
 small). The last line has the seconds of all labels: ours as the command reports them, LIBLINEAR's estimated from the samples.
 """
@@ -22,7 +22,6 @@ from launch.lab.core.bench import read_rows, train
 
 
 def run(scratch: Path, data: Path, *, l1: str = "1/m", sample: int = 20, split: str = "train") -> Iterator[dict[str, Any]]:
-    """Yield a line for each size of labels, and one for all."""
     options = ("--loss", "logistic", "--l1", l1, "--lambda", 0, "--split", split, "--min-positives", 1)
     train("elastic-net", data, scratch / "run", *options, "--max-steps", 1)  # compiles
     ours = train("elastic-net", data, scratch / "run", *options)

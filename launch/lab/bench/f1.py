@@ -1,9 +1,9 @@
 """F1 with and without thresholds of elastic-net (λ₁ = 0.1/m, λ₂ = 0.01/m), dual and probe --loss logistic.
 
-Of a dataset with the splits train and test a quarter of the training rows becomes the split valid; of another a fifth of all rows,
-and another fifth the split test. Each method trains on the rest with its defaults, thresholds are found on valid for each measure,
-and test judges. A line has F1 over all labels, the mean number of features that a label has weights for, and F1 per row over the
-most frequent labels alone, by their percentage.
+A dataset with the splits train and test loses a quarter of its training rows to the split valid; other datasets lose a fifth of all
+rows to valid and another fifth to test. Each method trains on the rest with its defaults; thresholds are chosen on valid for each
+measure and evaluated on test. A line has F1 over all labels, the mean number of features that a label has weights for, and F1 per
+row over the most frequent labels alone, by their percentage.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ LOG_ODDS = ("elastic-net", "probe-logistic")  # whose thresholds can be half of 
 
 
 def three_splits(data: Path, seed: int) -> dict[str, np.ndarray]:
-    """Return the rows of the splits train, valid and test."""
     with hpcml.Dataset(data) as dataset:
         drawn = np.random.default_rng(seed).random(dataset.n_rows)
         if "test" in dataset.split_names():
@@ -39,7 +38,6 @@ def three_splits(data: Path, seed: int) -> dict[str, np.ndarray]:
 
 
 def run(scratch: Path, data: Path, *, min_positives: int = 3, seed: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield a line for each kind of thresholds of each method."""
     parts = scratch / "splits.h5"
     rewrite(data, parts, splits=three_splits(data, seed))
     for method, (name, options) in METHODS.items():
@@ -52,8 +50,8 @@ def run(scratch: Path, data: Path, *, min_positives: int = 3, seed: int = 0) -> 
             judged = model if measure == "0" else scratch / "with-thresholds.h5"
             if measure != "0":
                 hpcml.threshold(model, parts, measure, method=how, output=judged, force=True)
-            found = hpcml.evaluate(judged, parts, split="test", labels=range(W.shape[0]))  # none that are too rare to train
-            values = {"macro": found.macro("f1"), "micro": found.micro["f1"], "instance": found.instance_f1}
-            values |= {f"{line.percent} %": line.instance_f1 for line in found.by_frequency}
+            evaluation = hpcml.evaluate(judged, parts, split="test", labels=range(W.shape[0]))  # none that are too rare to train
+            values = {"macro": evaluation.macro("f1"), "micro": evaluation.micro["f1"], "instance": evaluation.instance_f1}
+            values |= {f"{line.percent} %": line.instance_f1 for line in evaluation.by_frequency}
             thresholds = measure + ("" if how == "search" else f", {how}")
             yield about | {"thresholds": thresholds} | {key: round(value, 3) for key, value in values.items()}

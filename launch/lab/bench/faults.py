@@ -32,7 +32,6 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGKILL)
 
 
 def run(folder: Path, *, rounds: int = 20, seed: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the number of rounds of each kind, and whether the run has the same bits."""
     draw, mpirun, output = random.Random(seed), Mpirun(folder), folder / "run"
     n_labels = 30 * rounds  # more than the rounds can train
     data = dataset(folder / "data.h5", *random_data(7, 4000, 1000, n_labels, density=0.05))

@@ -1,13 +1,13 @@
-"""Damaged inputs given to the commands: none may end in a traceback, hang, take what memory a header claims, or be called sound.
+"""Run the commands on damaged inputs: none may cause a traceback, a hang or a huge allocation, or be accepted as sound.
 
 usage: python -m launch.lab bench fuzz [--inputs 10500] [--first 0] [--seed 0] [--kind KIND...] [--only KIND:NUMBER] [--workers 2]
 
 `tests/support/damage.py` makes the inputs: svmlight, JSON lines, datasets, linear models (dense, sparse, of single passes),
-classifiers, TOML files, and run folders of several methods to be resumed; --first goes on with later numbers, so that slices add
-up. Each command line runs as `hpcml` would, in a process of its own that is forked when everything is imported but MPI not
-started, under limits of time and memory. Good ends: code 0 with a sound result, and code 2 with exactly one error of ours. Prints
-a JSON line for each defect and for each kind, and the total; ends with code 1 if there is a defect. --only shows the outcome of one
-input and keeps its files.
+classifiers, TOML files, and run folders of several methods to be resumed; --first is the number of the first input, so that runs
+can be divided. Each command line runs as `hpcml` would, in a process that is forked after the imports and before the start of MPI,
+under limits of time and memory. Accepted ends: code 0 with a sound result, and code 2 with exactly one error message of hpcml.
+Prints a JSON line for each defect and for each kind, and the total; ends with code 1 if there is a defect. --only shows the outcome
+of one input and keeps its files.
 """
 
 # ruff: noqa: E402 - what is set before an import must be set before it
@@ -68,7 +68,7 @@ GIVEN_UP = ("out of memory", "Unable to allocate", "MemoryError", "File too larg
 
 
 class Ended(NamedTuple):
-    """How a process ended: its exit code (negative: a signal; None: out of time), its stderr, seconds, and resident bytes."""
+    """End of a process: exit code (negative: a signal; None: time limit), stderr, seconds, and resident bytes."""
 
     code: int | None
     stderr: str
@@ -77,7 +77,6 @@ class Ended(NamedTuple):
 
 
 def run_forked(command: list[str], folder: Path, seconds: float = SECONDS) -> Ended:
-    """Run one command line of hpcml in a forked process."""
     errors = folder / ".stderr"
     address_space = ADDRESS_SPACE + 1024 * int(Path("/proc/self/status").read_text().split("VmSize:")[1].split()[0])
     begin, child = time.monotonic(), os.fork()
@@ -94,7 +93,7 @@ def run_forked(command: list[str], folder: Path, seconds: float = SECONDS) -> En
 
 
 def _child(command: list[str], errors: Path, address_space: int, folder: Path) -> None:
-    """What the forked process does; it does not return."""
+    """Run the command in the forked process; does not return."""
     code = 1
     try:
         for number, path in ((1, os.devnull), (2, errors)):
@@ -113,7 +112,7 @@ def _child(command: list[str], errors: Path, address_space: int, folder: Path) -
 
 
 def _command(command: list[str]) -> int:
-    """The exit code of a command in this process; an exception that would end it in a traceback is written as one."""
+    """Return the exit code of a command; an exception is printed as a traceback."""
     try:
         if command[0] == damage.CHECK:
             damage.check_dataset(command[1])
@@ -132,7 +131,7 @@ def _command(command: list[str]) -> int:
 
 
 def judge(command: list[str], ended: Ended) -> str:
-    """ "" for a good end, else what is wrong with it."""
+    """Return the defect, or an empty text."""
     lines = ended.stderr.splitlines()
     ours = [line for line in lines if line.startswith("hpcml: ")]  # a list of bad records follows, with two blanks before each
     ends = [line for line in lines if not line.startswith("  ")][-1:] == ours
@@ -152,7 +151,6 @@ def judge(command: list[str], ended: Ended) -> str:
 
 
 def try_input(task: tuple[str, int], seed: int, sound: Path, show: bool = False) -> dict[str, object]:
-    """Make the input (kind, number) and run its commands."""
     kind, number = task
     folder = Path(tempfile.mkdtemp(prefix=f"{kind}-{number}-", dir=None if show else sound.parent))
     try:
@@ -167,10 +165,10 @@ def try_input(task: tuple[str, int], seed: int, sound: Path, show: bool = False)
             if defect or ended.code:
                 outcome = "defect" if defect else "refused"
                 break
-        found = {"kind": kind, "number": number, "outcome": outcome, "seconds": round(seconds, 2), "resident": resident}
+        line = {"kind": kind, "number": number, "outcome": outcome, "seconds": round(seconds, 2), "resident": resident}
         if defect:
-            found |= {"defect": defect, "damage": case.damage, "command": command[0], "seed": seed}
-        return found
+            line |= {"defect": defect, "damage": case.damage, "command": command[0], "seed": seed}
+        return line
     finally:
         if show:
             print(f"files: {folder}", file=sys.stderr)
@@ -179,7 +177,6 @@ def try_input(task: tuple[str, int], seed: int, sound: Path, show: bool = False)
 
 
 def make_originals(folder: Path) -> None:
-    """Make the sound files."""
     folder.mkdir()
 
     def command(*words: object, code: int | None = 0) -> None:
@@ -193,7 +190,7 @@ def make_originals(folder: Path) -> None:
 
 
 def load_kernels(folder: Path) -> None:
-    """Score some rows, so that no forked process needs to load compiled kernels."""
+    """Compute scores once, so that no forked process loads compiled kernels."""
     warm_up_counts()
     rows = np.arange(10)
     for data in ("data.h5", "ones.h5"):
@@ -216,7 +213,6 @@ def run(
     only: str = "",
     workers: int = 2,
 ) -> Iterator[dict[str, Any]]:
-    """Try the inputs; yield a line for each defect and each kind."""
     begin, sound = time.monotonic(), scratch / "sound"
     gc.freeze()  # so that forked processes do not copy the memory that they only read
     make_originals(sound)

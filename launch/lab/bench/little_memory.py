@@ -1,12 +1,13 @@
-"""Training where memory is scarce: seconds inside control groups with small limits, and with a larger one or none.
+"""Training time in control groups with small memory limits, compared with a larger limit or none.
 
-Makes rows at random, trains on them with `mpirun` under every limit. A line has seconds, processor seconds, the ratio of both to
-the first run's, the peak of the group's memory, MB read from the disk and page faults that waited for it, the warnings of the run,
-and whether the model has the bits of the first one. OPTIONS go to `hpcml train`. The dataset is not in the page cache at first.
+Generates random rows and trains on them with `mpirun` under every limit. A line has seconds, processor seconds, the ratio of both
+to those of the first run, the peak memory of the group, MB read from the disk and page faults that waited for it, the warnings of
+the run, and whether the model has the bits of the first one. OPTIONS go to `hpcml train`. The dataset is not in the page cache at
+first.
 
---limits are MB of a group, the first of which the others are compared with (900, then 500). --shares say how much of the rows has
-room: the first run has no limit, and the others what `hpcml plan` counts for everything else, plus this many times the rows.
-Making a control group takes root; where that fails nothing is measured, and the exit code is 3.
+--limits are the limits in MB; the others are compared with the first (900, then 500). --shares are shares of the rows that fit: the
+first run has no limit, the others have the memory that `hpcml plan` counts for everything else, plus this share of the rows. A
+control group needs root; without it nothing is measured, and the exit code is 3.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 
 
 class NoGroup(Failed):
-    """No control group can be made."""
+    """No control group can be created."""
 
     exit_code = 3
 
 
 class Group:
-    """A control group of our own with a limit of memory, v1 or v2. Raises NoGroup where none can be made."""
+    """A control group (v1 or v2) with a memory limit. Raises NoGroup."""
 
     def __init__(self, limit: int | None) -> None:
         first = (V1 / "memory.limit_in_bytes").exists()
@@ -70,12 +71,10 @@ class Group:
         self.folder.rmdir()
 
     def stat(self, name: str) -> int:
-        """Return a number of the group's statistics."""
         return int((self.folder / "memory.stat").read_text(encoding="ascii").partition(f"{name} ")[2].split()[0])
 
 
 def make_rows(path: Path, n_rows: int, per_row: int, n_features: int, n_labels: int) -> None:
-    """Write a dataset with `per_row` values in every row, features as frequent as words are, and labels that depend on them."""
     rng = np.random.default_rng(0)
     width = n_features // per_row  # of the range from which a row's k-th feature is drawn, so that they ascend
     offsets = (width * rng.random((n_rows, per_row), np.float32) ** 3).astype(np.int32)
@@ -93,14 +92,13 @@ def make_rows(path: Path, n_rows: int, per_row: int, n_features: int, n_labels: 
 
 
 def forget(path: Path) -> None:
-    """Take a file out of the page cache."""
+    """Remove a file from the page cache."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def train(method: str, data: Path, run: Path, ranks: int, limit: int | None, options: Sequence[str]) -> dict[str, Any]:
-    """Train inside a group with this limit (bytes)."""
     forget(data)
     log, join = run.with_suffix(".log"), 'echo $$ >"$0"; exec "$@"'
     command = hpcml_command(("train", method, data, "-o", run, *options), ranks)
@@ -112,17 +110,17 @@ def train(method: str, data: Path, run: Path, ranks: int, limit: int | None, opt
             error = failed
         peak, faults = int(group.peak_file.read_text(encoding="ascii")), group.stat("pgmajfault")
     read = 512 * (resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock - before.ru_inblock)
-    found = {"mb": limit and limit // 10**6, "peak_mb": peak // 10**6, "read_mb": read // 10**6, "major_faults": faults}
+    result = {"mb": limit and limit // 10**6, "peak_mb": peak // 10**6, "read_mb": read // 10**6, "major_faults": faults}
     if error:
-        return found | {"exit_code": error.exit_code, "notes": [str(error)], "model": None}
-    found |= {"seconds": round(used.seconds, 2), "cpu_seconds": round(used.cpu_seconds, 2)}
+        return result | {"exit_code": error.exit_code, "notes": [str(error)], "model": None}
+    result |= {"seconds": round(used.seconds, 2), "cpu_seconds": round(used.cpu_seconds, 2)}
     lines = (log.read_text(encoding="utf-8", errors="replace") + used.output).splitlines()
     notes = [line for line in lines if "warning" in line.lower() or "a rank has room" in line]
-    return found | {"model": hashlib.sha256((run / "model.h5").read_bytes()).hexdigest()[:16], "notes": notes}
+    return result | {"model": hashlib.sha256((run / "model.h5").read_bytes()).hexdigest()[:16], "notes": notes}
 
 
 def beside_rows(scratch: Path, data: Path, method: str, ranks: int) -> int:
-    """Return the bytes that hpcml plans with for all ranks, beside the rows."""
+    """Return the bytes that hpcml plans for all ranks in addition to the rows."""
     out = scratch / "plan.json"
     run_hpcml("plan", method, data, "--ranks-per-node", ranks, "--no-pilot", "--json", out, "--force")
     return ranks * (PROGRAM[method] + sum(size for name, size in read_json(out)["own_bytes"].items() if name not in NOT_COUNTED))
@@ -141,7 +139,6 @@ def run(
     shares: tuple[float, ...] = (),
     options: tuple[str, ...],
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for every limit."""
     data = scratch / "data.h5"
     for n_rows in rows:
         data.unlink(missing_ok=True)
@@ -153,14 +150,14 @@ def run(
                 runs = [(None, None), *((share, int(others + share * size)) for share in shares)]
             first: dict[str, Any] = {}
             for number, (share, limit) in enumerate(runs):
-                found = train(method, data, scratch / f"{n_rows}-{method}-{number}", ranks, limit, options)
-                first = first or found
-                line = {"rows": n_rows, "per_row": per_row, "ranks": ranks, "method": method, "share": share} | found
+                result = train(method, data, scratch / f"{n_rows}-{method}-{number}", ranks, limit, options)
+                first = first or result
+                line = {"rows": n_rows, "per_row": per_row, "ranks": ranks, "method": method, "share": share} | result
                 line |= {
-                    f"ratio_{name}": round(found[name] / first[name], 2)
+                    f"ratio_{name}": round(result[name] / first[name], 2)
                     for name in ("seconds", "cpu_seconds")
-                    if {name} <= found.keys() & first.keys()
+                    if {name} <= result.keys() & first.keys()
                 }
-                yield line | {"same_bits": found["model"] is not None and found["model"] == first["model"]}
+                yield line | {"same_bits": result["model"] is not None and result["model"] == first["model"]}
                 if first["model"] is None:
                     raise Failed(f"the first run ended with exit code {first['exit_code']}")

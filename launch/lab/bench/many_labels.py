@@ -3,7 +3,7 @@
 Makes a dataset (`hpcml convert synthetic text`) in FOLDER, and a model of all its labels (`train dual --drop 0.1`, in two parts
 that are merged). Then every command is run with them, on --judged of the test rows, on every number of ranks. A line has seconds by
 the clock, seconds of all processors, and the peak of the memory of the largest rank in MiB, mapped files included. A command that
-takes longer than --seconds is ended. What FOLDER has already is not made again.
+takes longer than --seconds is ended. Files that exist in FOLDER are reused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from launch.lab.core.timing import CommandError, run_hpcml
 
 
 def make(folder: Path, rows: int, features: int, labels: int, judged: int) -> None:
-    """Make data with the splits train, test and valid, and runs of the labels and of halves of them."""
     data, parts = folder / "data.h5", [folder / "part-1", folder / "part-2"]
     run_hpcml("convert", "synthetic", "text", "--rows", rows, "--features", features, "--labels", labels, "-o", data, "--force")
     run_hpcml("split", data, "--test-share", judged / rows, "--valid-share", judged / rows, "--force")
@@ -27,7 +26,7 @@ def make(folder: Path, rows: int, features: int, labels: int, judged: int) -> No
 
 
 def commands(folder: Path, n_labels: int) -> dict[str, list[object]]:
-    """Return the commands by name; `tune` chooses for 500 labels or fewer."""
+    """Return the commands by name; `tune` uses at most 500 labels."""
     data, run, out, again = folder / "data.h5", folder / "run", folder / "out", "--force"
     test, limit = ["--split", "test"], ["--drop", 0.1, "--time-limit", 60, "-o", out, again]
     return {
@@ -59,7 +58,6 @@ def run(
     ranks: tuple[int, ...] = (1, 2),
     only: tuple[str, ...] = (),
 ) -> Iterator[dict[str, Any]]:
-    """Make what is missing, and yield a line for every command and number of ranks."""
     folder.mkdir(exist_ok=True)
     if not (folder / "run").exists():
         make(folder, rows, features, labels, judged)

@@ -1,7 +1,7 @@
-"""Seconds of a label of naive Bayes and other METHODs, beside scikit-learn's BernoulliNB.
+"""Seconds per label of naive Bayes and other METHODs, compared with scikit-learn's BernoulliNB.
 
 Each METHOD (default: bernoulli-nb) trains all labels; scikit-learn's OneVsRestClassifier(BernoulliNB()) trains a random sample of
-the labels with as many processes as there are ranks. They take turns, and the least seconds count. `seconds` are those of
+the labels with as many processes as there are ranks. They run in turn, and the least seconds count. `seconds` are those of
 training, `wall` those of the command, `ratio` that of the seconds of a label.
 """
 
@@ -34,7 +34,6 @@ def run(
     rounds: int = 3,
     min_positives: int = 1,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for scikit-learn and for each method."""
     rows = read_rows(data)
     n_positive = np.asarray(rows.Y.sum(axis=0)).ravel()
     known = np.flatnonzero((n_positive >= max(1, min_positives)) & (n_positive < rows.Y.shape[0]))
@@ -44,9 +43,9 @@ def run(
     def scikit() -> Usage:
         began = time.perf_counter()
         OneVsRestClassifier(BernoulliNB(), n_jobs=ranks).fit(rows.X, Y)
-        taken = time.perf_counter() - began
-        seconds[PEER] = min(seconds[PEER], taken)
-        return Usage(taken, 0.0, 0.0)
+        elapsed = time.perf_counter() - began
+        seconds[PEER] = min(seconds[PEER], elapsed)
+        return Usage(elapsed, 0.0, 0.0)
 
     def ours(method: str) -> Usage:
         trained = train(method, data, scratch / method, "--min-positives", min_positives, ranks=ranks)
@@ -55,7 +54,7 @@ def run(
         return trained.usage
 
     used = repeat({PEER: scikit} | {method: partial(ours, method) for method in methods}, rounds)
-    per_label = {method: taken / labels[method] for method, taken in seconds.items()}
-    for method, taken in seconds.items():
-        line = {"method": method, "labels": labels[method], "seconds": taken, "wall": least(used[method]).seconds}
+    per_label = {method: elapsed / labels[method] for method, elapsed in seconds.items()}
+    for method, elapsed in seconds.items():
+        line = {"method": method, "labels": labels[method], "seconds": elapsed, "wall": least(used[method]).seconds}
         yield line | {"per_label": per_label[method], "ratio": per_label[method] / per_label[PEER]}

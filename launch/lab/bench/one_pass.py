@@ -1,4 +1,4 @@
-"""One pass over the rows for B labels beside scipy's products, on one core: seconds a value, and ratios.
+"""Time of one pass over the rows for B labels on one core, compared with scipy's products.
 
 The pass (margins, losses, exact sums; no row dormant) is timed at w = 0, where every row violates ("pass"), and where PROBE is
 after 20 steps ("pass_later"). scipy multiplies `X @ W` and `X.T @ R` of float32 matrices ("scipy": the precision of our weights)
@@ -31,14 +31,13 @@ LATER = 20  # steps of PROBE, when most rows no longer violate
 
 
 def training_rows(path: Path, bias: bool) -> CompactRows:
-    """Return the training rows of a dataset as training holds them, with a constant feature if `bias`."""
     with hpcml.Dataset(path) as dataset:
         split = "train" if "train" in dataset.split_names() else "all"
         return compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), dataset, split), bias)[0]
 
 
 def at_zero(objective: Objective, n_labels: int) -> Callable[[], None]:
-    """Return one pass for `n_labels` labels at w = 0, where every row violates: the worst case."""
+    """Return one pass for `n_labels` labels at w = 0, where every row violates the margin (the worst case)."""
     panels = [Panel(objective, width) for width in panel_widths(n_labels, "single")]
     label = int(objective.rows.n_positive.argmax())  # which one does not matter to the kernel
     for k in range(n_labels):
@@ -57,7 +56,6 @@ def later(objective: Objective, n_labels: int) -> Callable[[], None]:
 
 
 def products(X: sp.csr_matrix, n_labels: int, dtype: type) -> Callable[[], object]:
-    """Return the two products of a pass, as scipy computes them."""
     W, R = (np.ones((size, n_labels), dtype) for size in X.shape[::-1])
     return lambda: (X @ W, X.T @ R)
 
@@ -65,7 +63,6 @@ def products(X: sp.csr_matrix, n_labels: int, dtype: type) -> Callable[[], objec
 def run(
     scratch: Path, data: Path, *, labels_per_pass: tuple[int, ...] = (1, 4, 8, 16, 32, 64), repeats: int = 7
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for each number of labels."""
     if repeats < 1 or min(labels_per_pass) < 1:
         raise ConfigError("--repeats and --labels-per-pass: expected at least 1")
     rows = training_rows(data, False)

@@ -1,11 +1,11 @@
-"""Single-pass learners beside Vowpal Wabbit and river: examples per second on one core, and 2 ranks against 1.
+"""Examples per second of single-pass learners, Vowpal Wabbit and river on one core, and the speed-up of 2 ranks.
 
-Vowpal Wabbit and river are compared with where they are installed (pip install vowpalwabbit river).
+Vowpal Wabbit and river are included where they are installed (pip install vowpalwabbit river).
 
 WORDS.h5: one label of the rows of a split is learnt, in random order (both get the same order), for instance IMDB's words and pairs
 (`hpcml convert jsonl imdb.jsonl.xz -o WORDS.h5 --pairs`). TOPICS.h5: 20 labels, on 1 and on 2 ranks. perceptron and pa have no
-intercept. Timed are passes: ours as the command reports them, without loading and writing a model, Vowpal Wabbit's from making the
-workspace to its end, in a warm process. The least of the repeats counts; the repeats of all take turns.
+intercept. Passes are timed: ours as the command reports them, without loading and writing a model, Vowpal Wabbit's from the
+creation of the workspace to its end, in a warm process. The least of the repeats counts; the programs run in turn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CACHE, TEXT, RIVER = "vowpal wabbit, cache", "vowpal wabbit, text", "river perce
 
 
 def write_texts(data: Path, split: str, label: str, folder: Path) -> tuple[int, int]:
-    """Write the rows of a split, shuffled, as a dataset and as text for both programs; return the number of rows and of values."""
+    """Write the shuffled rows as a dataset and as text for both programs; return the numbers of rows and values."""
     with hpcml.Dataset(data) as dataset:
         X, Y = dataset.matrix(split), dataset.labels(split)
         has = Y[:, [dataset.label_names().index(label)]].toarray().ravel() > 0
@@ -47,15 +47,13 @@ def write_texts(data: Path, split: str, label: str, folder: Path) -> tuple[int, 
 
 
 def installed(package: str) -> bool:
-    """Return whether a library to compare with is there, and print a note if it is not."""
-    found = importlib.util.find_spec(package) is not None
-    if not found:
+    is_installed = importlib.util.find_spec(package) is not None
+    if not is_installed:
         print(f"{package} is not installed: not compared with", file=sys.stderr)
-    return found
+    return is_installed
 
 
 def vowpal(folder: Path, options: str) -> float:
-    """Return the seconds of one of Vowpal Wabbit's passes."""
     from vowpalwabbit import Workspace
 
     begin = time.perf_counter()
@@ -64,7 +62,7 @@ def vowpal(folder: Path, options: str) -> float:
 
 
 def river(folder: Path) -> float:
-    """Return the examples a second of river's perceptron, of the first RIVER_ROWS rows, already dictionaries."""
+    """Return examples per second of river's perceptron on the first RIVER_ROWS rows, which are already dictionaries."""
     from river.linear_model import Perceptron
 
     rows, model = [], Perceptron()
@@ -80,14 +78,12 @@ def river(folder: Path) -> float:
 
 
 def learn(scratch: Path, data: Path, method: str, *options: object, ranks: int = 1) -> float:
-    """Return the seconds of one of our passes."""
     return train(method, data, scratch / "run", *METHODS[method], *options, ranks=ranks).seconds
 
 
 def run(
     scratch: Path, words: Path, topics: Path, *, label: str = "pos", split: str = "train", repeats: int = 5
 ) -> Iterator[dict[str, Any]]:
-    """Yield examples a second of all, their ratios, and the speed-up by a second rank."""
     n_rows, n_values = write_texts(words, split, label, scratch)
     runs: dict[str, Callable[[], float]] = {}
     if installed("vowpalwabbit"):
@@ -103,9 +99,9 @@ def run(
     os.sched_setaffinity(0, {max(cores)})
     for repeat in range(repeats + 1):
         for name, call in runs.items():
-            taken = call()
-            seconds[name] = min(seconds[name], taken) if repeat else np.inf  # the first compiles
-    speed = {name: n_rows / taken for name, taken in seconds.items()}
+            elapsed = call()
+            seconds[name] = min(seconds[name], elapsed) if repeat else np.inf  # the first compiles
+    speed = {name: n_rows / elapsed for name, elapsed in seconds.items()}
     if installed("river"):
         speed[RIVER] = max(river(scratch) for _ in range(2))
     os.sched_setaffinity(0, cores)

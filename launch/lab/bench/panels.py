@@ -1,9 +1,9 @@
-"""Seconds that `dual` takes for a panel of 16 labels, frequent ones and rare ones, on one core.
+"""Seconds of `dual` for a panel of 16 frequent or rare labels, on one core.
 
 LOSS:FIRST names a loss and the first of 16 labels in order of frequency, from 0. Without them: the squared hinge from 900, 150 and
 0 on, and the hinge from 900 and 0 on. With an intercept, tolerance 0.1. A line has the rows of the labels, seconds of the
-processor, passes of a label (most are over its support vectors only), and the mean and the largest gap in per cent. The start that
-all labels share is not timed, nor the index of labels that are trained alone.
+processor, passes of a label (most are over its support vectors only), and the mean and the largest gap in per cent. The shared
+start and the index of rare labels are not timed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ PANELS = ("squared-hinge:900", "squared-hinge:150", "squared-hinge:0", "hinge:90
 
 
 def run(scratch: Path, data: Path, panels: tuple[str, ...] = PANELS) -> Iterator[dict[str, Any]]:
-    """Yield a line for each panel."""
     rows = training_rows(data, True)
     trained = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
     by_frequency = trained[np.argsort(-rows.n_positive[trained], kind="stable")]

@@ -1,11 +1,11 @@
-"""hpcml beside other trainers: one table of training time, objective, quality and memory, on the same rows and labels.
+"""Compare hpcml with other trainers: training time, objective, quality and memory on the same rows and labels.
 
 Each --method is trained by `hpcml train` with all OPTIONS that are not listed here; it must have them. Then each --peer (default:
 all that minimise the same loss and are installed) trains the labels that the first method trained, with its C = 1/(λm), the same
 tolerance, the constant feature if there is an intercept, and as many threads as ranks. `method/tolerance` names a method's
-tolerance option; methods without one are trained once per tolerance all the same. All take turns, and the least of --repeat
-counts. f is the mean of the objective of the first method over its labels, `MAP` and `P@k` are those of the test split. MiB is
-the largest process. Writes the table as OUTPUT/peers.csv and OUTPUT/peers.json, and the models as OUTPUT/METHOD-TOLERANCE.
+tolerance option; methods without one are trained once per tolerance all the same. All run in turn, and the least of --repeat
+counts. f is the mean of the objective of the first method over its labels, `MAP` and `P@k` are those of the test split. MiB is the
+largest process. Writes the table as OUTPUT/peers.csv and OUTPUT/peers.json, and the models as OUTPUT/METHOD-TOLERANCE.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAMES = (*PEERS, "none")
 
 
 class Problem:
-    """The rows and labels that the first method trained, for the other trainers, and the judge of all."""
+    """Rows and labels of the first method, as the other trainers take them, and the measures of all trainers."""
 
     def __init__(self, rows: Rows, model: hpcml.Model, folder: Path) -> None:
         trained = model.labels["status"] != 1  # 1: degenerate, all rows or none have the label
@@ -50,7 +50,7 @@ class Problem:
             sp.save_npz(folder / f"{name}.npz", sp.csr_matrix(getattr(self, name), dtype=np.float32), compressed=False)
 
     def objective(self, W: sp.csr_matrix) -> float:
-        """Return the mean over the labels of λ/2 ‖w‖² + (1/m) Σ ℓ, or of λ₁ ‖w‖₁ + (1/m) Σ ℓ without the intercept's weight."""
+        """Return the mean over the labels of λ/2 ‖w‖² + (1/m) Σ ℓ, or of λ₁ ‖w‖₁ + (1/m) Σ ℓ without the intercept."""
         total = 0.0
         for begin in range(0, W.shape[0], 16):
             w = W[begin : begin + 16].toarray().astype(np.float64)
@@ -64,36 +64,33 @@ class Problem:
         return total / max(1, W.shape[0])
 
     def judge(self, W: sp.csr_matrix | None = None, scores: np.ndarray | None = None) -> dict[str, Any]:
-        """Return f, MAP and P@k of weights or scores."""
         judged = hpcml.evaluate_scores(scores if W is None else (self.X_test @ W.T).toarray(), self.Y_test)
-        found = {"f": None if W is None else self.objective(W), "map": judged.macro("average_precision")}
-        return found | {f"p{k}": value for k, value in judged.precision_at.items()}
+        measures = {"f": None if W is None else self.objective(W), "map": judged.macro("average_precision")}
+        return measures | {f"p{k}": value for k, value in judged.precision_at.items()}
 
     def judge_ours(self, run: Trained) -> dict[str, Any]:
-        """Return the measures and the cost of a model of `hpcml train`."""
         model = hpcml.Model(run.model)
         W = model.weight_matrix(self.numbers)
         if self.bias:
             W = sp.hstack([W, sp.csr_matrix(model.bias[self.numbers]).T], format="csr")
-        found = self.judge(W)
+        measures = self.judge(W)
         if str(model.attrs["loss"]) != self.loss or float(model.attrs["lambda"]) != self.lam:
-            found["f"] = None  # an objective of its own
-        found |= {"seconds": run.seconds, "cpu_seconds": run.usage.cpu_seconds, "peak_mib": run.usage.peak_mib}
-        return found | {"model_mb": run.model.stat().st_size / 1e6}
+            measures["f"] = None  # an objective of its own
+        measures |= {"seconds": run.seconds, "cpu_seconds": run.usage.cpu_seconds, "peak_mib": run.usage.peak_mib}
+        return measures | {"model_mb": run.model.stat().st_size / 1e6}
 
     def judge_best(self, best: np.ndarray) -> dict[str, float]:
-        """Return P@k of the best labels of each row; −1 is none."""
+        """Return P@k of the best labels of each row; −1 is no label."""
         truth = self.Y_test.toarray() > 0
         hits = (best >= 0) & truth[np.arange(len(best))[:, None], np.maximum(best, 0)]
         return {f"p{k}": float(hits[:, :k].sum(axis=1).mean() / k) for k in (1, 3, 5)}
 
     def usual_peers(self) -> list[str]:
-        """Return the peers that minimise the loss and the penalty."""
         penalty = "l2" if self.l1 is None else "elastic net"
         return [n for n, peer in PEERS.items() if peer.penalty == penalty and (not peer.losses or self.loss in peer.losses)]
 
     def run_peer(self, name: str, tolerance: float, ranks: int, python: Path | None, limit: float) -> dict[str, Any]:
-        """Train with a peer in a process of its own; raises ConfigError if it is not installed or fails."""
+        """Train with a peer in a separate process. Raises ConfigError if it is not installed or fails."""
         strength = float(self.lam if self.l1 is None else self.l1)
         about = {"C": 1 / (strength * self.X.shape[0]), "loss": self.loss, "tolerance": tolerance, "bias": self.bias}
         about |= {"threads": ranks, "seed": 0, "max_passes": 1000, "cores": sorted(os.sched_getaffinity(0))}
@@ -116,7 +113,6 @@ class Problem:
 
 
 def with_constant(X: sp.csr_matrix, bias: bool) -> sp.csr_matrix:
-    """Return rows in float64, with a constant feature if `bias`."""
     X = sp.csr_matrix(X, dtype=np.float64)
     return sp.hstack([X, np.ones((X.shape[0], 1))], format="csr") if bias else X
 
@@ -135,7 +131,6 @@ def run(
     peer_limit: float = 3600.0,
     options: tuple[str, ...],
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for each trainer and tolerance, and one for each peer that was skipped."""
     if repeat < 1 or min(tol) <= 0:
         raise ConfigError("peers: expected --repeat of at least 1 and --tol above 0")
     if (output / "peers.csv").exists():
@@ -144,10 +139,10 @@ def run(
     rows, best, skipped = read_rows(data), dict[tuple[str, float], dict[str, Any]](), dict[str, str]()
     problem: Problem | None = None
 
-    def keep(trainer: str, tolerance: float, found: dict[str, Any]) -> None:
+    def keep(trainer: str, tolerance: float, measures: dict[str, Any]) -> None:
         before = best.get((trainer, tolerance))
-        if before is None or found["seconds"] < before["seconds"]:
-            best[trainer, tolerance] = {"trainer": trainer, "tolerance": tolerance} | found
+        if before is None or measures["seconds"] < before["seconds"]:
+            best[trainer, tolerance] = {"trainer": trainer, "tolerance": tolerance} | measures
 
     for _ in range(repeat):
         for tolerance in tol:

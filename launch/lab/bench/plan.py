@@ -1,11 +1,11 @@
-"""Plans beside runs: what `hpcml plan` says, and what training then takes.
+"""Compare the plans of `hpcml plan` with the resources that training uses.
 
 Plans, then trains: every method on --data, or else on a corpus of `hpcml convert synthetic text` (psbml and adaboost: on points in
-the plane). --large takes larger corpora for `dual`. Nothing else should run beside it.
+the plane). --large takes larger corpora for `dual`. Nothing else should run on the machine.
 
 A line has planned and measured seconds: of the whole command by the clock, of the processor on all ranks, and of training by the
 clock; the peak of resident memory of the rank with most (MiB): by the plan, and by its formulas alone; the bytes of the model; and
-planned/measured. On a machine that is shared only the seconds of the processor tell anything.
+planned/measured. On a shared machine only CPU seconds are meaningful.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OF_POINTS = ("psbml", "adaboost")
 
 
 def compared(scratch: Path, ranks: int, data: Path, name: str) -> dict[str, Any]:
-    """Return a plan, the training that it is of, and their ratios."""
+    """Return a plan, the measurements of its training, and their ratios."""
     method, out = name.split()[0], scratch / "plan.json"
     planning = run_hpcml("plan", method, data, *RUNS[name], "--json", out, "--force", ranks=ranks)
     planned = read_json(out)
@@ -72,7 +72,6 @@ def run(
     method: tuple[str, ...] = tuple(RUNS),
     large: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for every comparison."""
     if data:
         yield from (compared(scratch, n, path, name) for path in data for name in method for n in ranks)
         return

@@ -1,16 +1,15 @@
-"""The same bits on every processor: what all methods make of tiny data, on made-up processors × ranks × MPI libraries.
+"""Compare the bits of all methods on tiny data across simulated processors, ranks and MPI libraries.
 
-A made-up processor is this one, with less: numba compiles for another (NUMBA_CPU_NAME, NUMBA_CPU_FEATURES), and NumPy, OpenBLAS
-and glibc take other code than they would (NPY_DISABLE_CPU_FEATURES, OPENBLAS_CORETYPE, GLIBC_TUNABLES). On each, `hpcml check
---bits` runs under mpirun, of every PYTHON that is named: environments with another MPI library, or other versions, than this one's.
-Kernels are kept apart by target. Whether the switches bite is seen beside it: the digests of what NumPy's and the C library's
-functions, and a product of matrices, give.
+A simulated processor is this one with fewer features: numba compiles for another (NUMBA_CPU_NAME, NUMBA_CPU_FEATURES), and NumPy,
+OpenBLAS and glibc use other code paths (NPY_DISABLE_CPU_FEATURES, OPENBLAS_CORETYPE, GLIBC_TUNABLES). On each, `hpcml check --bits`
+runs under mpirun, with every PYTHON named: environments with another MPI library or other versions. Each target has its own kernel
+cache. Digests of values of NumPy's and the C library's functions and of a matrix product show whether the switches have an effect.
 
-OUT.json has the digests of every run, and by what they were computed; OUT.md the table: of each thing made the digest, and the runs
-that have another one. On another machine, --against OUT.json compares.
+OUT.json has the digests and versions of every run; OUT.md is a table of each output with its digest and the runs that differ. On
+another machine, --against OUT.json compares.
 
-Exit code 1: something did not run, differs between runs, or is not as in EARLIER.json; where another package computes (EXTERNAL in
-hpcml/check/bits.py) that is only told.
+Exit code 1: something did not run, differs between runs, or is not as in EARLIER.json; differences of other packages (EXTERNAL in
+hpcml/check/bits.py) are only reported.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ NO_FMA = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4,-AVX2_Usable,-FMA
 # What the switches change, in one process: digests of functions by library.
 FUNCTIONS = """
 import ctypes, hashlib, json, numpy
-x, libm, found = numpy.linspace(0.001, 30, 20001), ctypes.CDLL("libm.so.6"), {}
-def add(name, values): found[name] = hashlib.sha256(numpy.asarray(values).tobytes()).hexdigest()[:16]
+x, libm, digests = numpy.linspace(0.001, 30, 20001), ctypes.CDLL("libm.so.6"), {}
+def add(name, values): digests[name] = hashlib.sha256(numpy.asarray(values).tobytes()).hexdigest()[:16]
 for name in ("exp", "log", "log1p"):
     one = getattr(libm, name)
     one.restype, one.argtypes = ctypes.c_double, [ctypes.c_double]
@@ -54,24 +53,24 @@ for name in ("exp", "log", "log1p"):
     add(f"numpy {name}", getattr(numpy, name)(x))
 a = (numpy.arange(4096) * 7919 % 4093 / 4093 - 0.5).reshape(64, 64)
 add("blas matmul", a @ a)
-print(json.dumps(found))
+print(json.dumps(digests))
 """
 
 
 def numpy_features(python: str = sys.executable) -> list[str]:
-    """The features for which the installed NumPy has code of its own, as NPY_DISABLE_CPU_FEATURES names them."""
+    """Return the processor features that NPY_DISABLE_CPU_FEATURES can disable in the installed NumPy."""
     core = "try: import numpy._core._multiarray_umath as core\nexcept ImportError: import numpy.core._multiarray_umath as core\n"
     there = "print(*(name for name in core.__cpu_dispatch__ if core.__cpu_features__.get(name)))"
     return subprocess.run([python, "-c", core + there], check=True, capture_output=True, text=True).stdout.split()
 
 
 def numba(name: str, *without: str) -> dict[str, str]:
-    """numba's target: an LLVM processor with no other features than it has, and without some of these."""
+    """Return numba's target: an LLVM processor without some of its features."""
     return {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ",".join(f"-{feature}" for feature in without)}
 
 
 def made_up_processors(python: str = sys.executable) -> dict[str, dict[str, str]]:
-    """The variables of each made-up processor; they hold for this machine's architecture, and for this NumPy."""
+    """Return the environment variables of each simulated processor, for this architecture and NumPy."""
     features = numpy_features(python)
     newest = [name for name in features if name.startswith(("AVX512", "X86_V4"))]  # NumPy 2.4 and newer have levels: X86_V3, X86_V4
     no_avx512, baseline = ({"NPY_DISABLE_CPU_FEATURES": " ".join(names)} if names else {} for names in (newest, features))
@@ -99,7 +98,7 @@ def made_up_processors(python: str = sys.executable) -> dict[str, dict[str, str]
 
 
 def with_kernels(variables: dict[str, str], caches: Path) -> dict[str, str]:
-    """The variables of a made-up processor, with a folder for the kernels of its target; this machine's stay where they are."""
+    """Add a cache folder for the kernels of the simulated target."""
     if "NUMBA_CPU_NAME" not in variables:
         return variables
     cache = caches / f"{variables['NUMBA_CPU_NAME']}{variables['NUMBA_CPU_FEATURES']}"
@@ -108,7 +107,7 @@ def with_kernels(variables: dict[str, str], caches: Path) -> dict[str, str]:
 
 
 def check(python: str, ranks: int, env: dict[str, str], folder: Path, methods: tuple[str, ...]) -> dict[str, Any]:
-    """Return the findings of `hpcml check --bits`: digests and by what they were computed; or the key "failed"."""
+    """Return the digests of `hpcml check --bits` and the versions that computed them, or the key "failed"."""
     out, mpirun = folder / "found.json", Path(python).absolute().with_name("mpirun")
     out.unlink(missing_ok=True)
     launcher = (mpirun if mpirun.exists() else "mpirun", "-n", ranks, python, "-m", "hpcml")
@@ -122,22 +121,20 @@ def check(python: str, ranks: int, env: dict[str, str], folder: Path, methods: t
 
 
 def functions(env: dict[str, str], python: str = sys.executable) -> dict[str, str]:
-    """Digests of the values of library functions."""
     return json.loads(subprocess.run([python, "-c", FUNCTIONS], env=env, check=True, capture_output=True, text=True).stdout)
 
 
 def by_digest(runs: dict[str, dict]) -> dict[str, dict[str, list[str]]]:
-    """Return the runs that have a digest, by digest, for each thing that was made: "TRAINING: THING"."""
-    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    """Return the names of the runs by digest for each "TRAINING: OUTPUT"."""
+    digests: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, result in runs.items():
         for training, parts in result.get("digests", {}).items():
             for what, value in parts.items():
-                found[f"{training}: {what}"][value].append(name)
-    return found
+                digests[f"{training}: {what}"][value].append(name)
+    return digests
 
 
 def markdown(runs: dict[str, dict], bites: dict[str, dict[str, str]]) -> str:
-    """The table of digests, and that of library functions."""
     lines = [f"{len(runs)} runs: {', '.join(runs)}", "", "| what | digest | runs that differ from the first |", "|---|---|---|"]
     for what, values in by_digest(runs).items():
         first, *others = values
@@ -145,17 +142,17 @@ def markdown(runs: dict[str, dict], bites: dict[str, dict[str, str]]) -> str:
         lines.append(f"| {what} | `{first[:8]}` ({len(values[first])} runs) | {differing} |")
     lines += ["", f"| library functions | {' | '.join(bites)} |", f"|---|{'---|' * len(bites)}"]
     for name in next(iter(bites.values()), {}):
-        lines.append(f"| {name} | {' | '.join(f'`{found[name][:6]}`' for found in bites.values())} |")
+        lines.append(f"| {name} | {' | '.join(f'`{digests[name][:6]}`' for digests in bites.values())} |")
     return "\n".join(lines) + "\n"
 
 
 def differences(runs: dict[str, dict], earlier: dict[str, dict]) -> list[tuple[str, str]]:
-    """Return what is not the same in all runs, or not as in an earlier table, and how it differs."""
-    before, found = by_digest(earlier), []
+    """Return the outputs that differ between runs or from an earlier table, each with the kind of difference."""
+    before, digests = by_digest(earlier), []
     for what, values in by_digest(runs).items():
-        found += [(what, f"{len(values)} digests")] if len(values) > 1 else []
-        found += [(what, "not as in the earlier table")] if what in before and not set(values) <= set(before[what]) else []
-    return found
+        digests += [(what, f"{len(values)} digests")] if len(values) > 1 else []
+        digests += [(what, "not as in the earlier table")] if what in before and not set(values) <= set(before[what]) else []
+    return digests
 
 
 def run(
@@ -169,7 +166,6 @@ def run(
     against: Path | None = None,
     keep: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for every run, and one for each thing that differs."""
     runs: dict[str, dict] = {}
     bites: dict[str, dict[str, str]] = {}
     for number, program in enumerate(python):

@@ -27,15 +27,13 @@ LENGTH = 50  # words of a row
 
 
 def zipf(rng: np.random.Generator, n_words: int, n: int) -> np.ndarray:
-    """Return words whose frequency falls as their number."""
     return np.minimum(np.exp(rng.uniform(0, np.log(n_words), n)).astype(np.int32) - 1, n_words - 1)
 
 
 def write_rows(path: Path | str, n_rows: int, n_words: int, n_labels: int) -> None:
-    """Write a dataset of rows of unit length, of log(tf + 1) · idf."""
     rng, frequency = np.random.default_rng(0), np.arange(1, HEADINGS + 1) ** -EXPONENT
-    places = ((np.arange(n_labels) + 0.5) * HEADINGS / n_labels).astype(int)
-    counts = np.maximum(1, frequency[places] * A_ROW * n_rows / frequency.sum()).astype(int)
+    positions = ((np.arange(n_labels) + 0.5) * HEADINGS / n_labels).astype(int)
+    counts = np.maximum(1, frequency[positions] * A_ROW * n_rows / frequency.sum()).astype(int)
     words, rows, label_rows = [zipf(rng, n_words, n_rows * LENGTH)], [np.repeat(np.arange(n_rows), LENGTH)], []
     for size in counts.tolist():
         positive = rng.choice(n_rows, size, replace=False)
@@ -44,8 +42,8 @@ def write_rows(path: Path | str, n_rows: int, n_words: int, n_labels: int) -> No
         rows.append(np.repeat(typical, WORDS_OF_TOPIC))
         words.append(topic[zipf(rng, TOPIC, size * WORDS_OF_TOPIC)])
         label_rows.append(positive)
-    places = (np.concatenate(rows), np.concatenate(words))
-    X = sp.csr_matrix((np.ones(places[0].size, np.float32), places), (n_rows, n_words))
+    positions = (np.concatenate(rows), np.concatenate(words))
+    X = sp.csr_matrix((np.ones(positions[0].size, np.float32), positions), (n_rows, n_words))
     idf = np.log(n_rows / np.maximum(1, np.bincount(X.indices, minlength=n_words)))
     X.data = (np.log1p(X.data) * idf[X.indices]).astype(np.float32)
     X.data /= np.repeat(np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1])), np.diff(X.indptr))
@@ -65,7 +63,6 @@ def run(
     method: str = "elastic-net",
     options: tuple[str, ...],
 ) -> Iterator[dict[str, Any]]:
-    """Yield one line."""
     data = scratch / "data.h5"
     # in another process, since the peak of memory of a subprocess is never below that of the process that starts it
     make = f"from launch.lab.bench.pubmed import write_rows; write_rows({str(data)!r}, {rows}, {words}, {labels})"

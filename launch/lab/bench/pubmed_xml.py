@@ -1,19 +1,19 @@
-"""PubMed-shaped XML of any size, made from real records: baseline and update files as NLM's, the same for the same seed.
+"""Generate XML files like the baseline and update files of PubMed, of any size, from real records; a seed determines them.
 
 OUTPUT is a folder, with --mesh a file. The real records are those of $HPCML_DATA (--data): pubmed_sample.xml.xz gives authors,
 journals, references and all else that a record holds; mesh.jsonl.xz gives titles, abstracts and headings. A record has the title
 and the headings of one document, and its abstract with a fifth of the sentences from another. Abstracts whose sections have labels
-are structured. Some words stand in <i>, <sup>, <sub> or MathML, some letters are written as numbers. Some records are indexed by a
+are structured. Some words are in <i>, <sup>, <sub> or MathML, some letters are character references. Some records are indexed by a
 machine, some not at all; some dates are MedlineDate. The last --updates of the files are updates: a third of their records revise,
 a tenth are second versions, and each ends with deletions. Of ten files one is in ISO-8859-1 and one in UTF-16. Files are compressed
 (gz), but not with --plain.
 
---mesh writes the documents of mesh.jsonl.xz as they are (or the --first N of them), in one file: titles, abstracts and headings.
-Where a document's id is no number, its PMID is 90,000,000 and the line that it stands on. They have no years.
+--mesh writes the documents of mesh.jsonl.xz as they are (or the --first N of them), in one file: titles, abstracts and headings. A
+document without a numeric id gets the PMID 90,000,000 plus its line number. They have no years.
 
-A heading has its real UI if the sample says it, and else one made up of its name: D9 and eleven digits.
+A heading has its real UI if the sample contains it, else one derived from its name: D9 and eleven digits.
 
-The line has files, records (all that stand in the files), deletions, rows (the citations that stay), bytes of XML.
+The line has files, records, deletions, rows (citations that are not deleted), bytes of XML.
 """
 
 from __future__ import annotations
@@ -50,8 +50,6 @@ DATA = Path(os.environ.get("HPCML_DATA", "../shared/data"))
 
 
 class Document(NamedTuple):
-    """A document of mesh.jsonl.xz."""
-
     pmid: int
     title: str
     text: str
@@ -59,25 +57,22 @@ class Document(NamedTuple):
 
 
 def documents(data: Path, first: int | None = None) -> Iterator[Document]:
-    """The documents, in order."""
     with lzma.open(data / "mesh.jsonl.xz", "rt", encoding="utf-8") as lines:
         for number, line in enumerate(islice(lines, first)):
-            found = json.loads(line)
-            pmid = int(found["id"]) if found["id"].isdigit() else MADE_UP_PMIDS + number + 1
-            yield Document(pmid, found["title"], found["text"], found["labels"])
+            document = json.loads(line)
+            pmid = int(document["id"]) if document["id"].isdigit() else MADE_UP_PMIDS + number + 1
+            yield Document(pmid, document["title"], document["text"], document["labels"])
 
 
 def sample(data: Path) -> list[etree._Element]:
-    """The real records."""
     with lzma.open(data / "pubmed_sample.xml.xz") as file:
         return list(etree.parse(file).getroot().iterchildren("PubmedArticle"))
 
 
 class Headings(dict):
-    """The UI of a heading by its name in lower case, and the name as people write it."""
+    """UI and spelling of each heading, by its name in lower case; headings without a real UI get one from their name."""
 
     def __init__(self, records: list[etree._Element]) -> None:
-        """Those of real records; others are made up when they are looked for."""
         for record in records:
             for name in record.iter("DescriptorName"):
                 self[name.text.lower()] = (name.get("UI"), name.text)
@@ -88,33 +83,31 @@ class Headings(dict):
         return self[name]
 
     def xml(self, names: list[str], majors: frozenset[int]) -> str:
-        """A MeshHeadingList; the headings at these places are major topics."""
-        found = []
-        for place, name in enumerate(names):
+        parts = []
+        for index, name in enumerate(names):
             ui, heading = self[name]
-            major = "Y" if place in majors else "N"
+            major = "Y" if index in majors else "N"
             descriptor = f'<DescriptorName UI="{ui}" MajorTopicYN="{major}">{escape(heading)}</DescriptorName>'
-            found.append(f"<MeshHeading>{descriptor}</MeshHeading>\n")
-        return f"<MeshHeadingList>\n{''.join(found)}</MeshHeadingList>" if found else ""
+            parts.append(f"<MeshHeading>{descriptor}</MeshHeading>\n")
+        return f"<MeshHeadingList>\n{''.join(parts)}</MeshHeadingList>" if parts else ""
 
 
 def sections(text: str) -> list[tuple[str, str]]:
-    """The (label, text) of the sections of an abstract; one without a label where they do not make up the text again."""
+    """Return (label, text) of the sections of an abstract; one without label if the sections do not give the text."""
     begin, *parts = SECTION.split(text)
-    found = [("", begin)] if begin else []
-    found += list(zip(parts[::2], parts[1::2], strict=True))
-    again = " ".join(f"{label}: {part}" if label else part for label, part in found)
-    return found if again == text and all(part.strip() for _, part in found) else [("", text)]
+    pairs = [("", begin)] if begin else []
+    pairs += list(zip(parts[::2], parts[1::2], strict=True))
+    again = " ".join(f"{label}: {part}" if label else part for label, part in pairs)
+    return pairs if again == text and all(part.strip() for _, part in pairs) else [("", text)]
 
 
 def abstract_xml(parts: list[tuple[str, str]]) -> str:
-    """An Abstract of sections whose texts are XML already."""
-    found = [f"<AbstractText{f' Label={quoteattr(label)}' if label else ''}>{text}</AbstractText>\n" for label, text in parts]
-    return f"<Abstract>\n{''.join(found)}</Abstract>" if any(text for _, text in parts) else ""
+    elements = [f"<AbstractText{f' Label={quoteattr(label)}' if label else ''}>{text}</AbstractText>\n" for label, text in parts]
+    return f"<Abstract>\n{''.join(elements)}</Abstract>" if any(text for _, text in parts) else ""
 
 
 def template(record: etree._Element) -> list[str]:
-    """A real record in parts: between them come attributes, PMID and version, date, title, abstract and headings."""
+    """Split a real record at its attributes, PMID and version, date, title, abstract and headings."""
     citation = record.find("MedlineCitation")
     citation.attrib.pop("IndexingMethod", None)
     citation.set("Hole", HOLE)
@@ -123,20 +116,20 @@ def template(record: etree._Element) -> list[str]:
     pmid.text = article.find("ArticleTitle").text = HOLE
     for inner in article.find("ArticleTitle"):
         inner.getparent().remove(inner)
-    for found in (article.find("Journal/JournalIssue/PubDate"), article.find("Abstract"), citation.find("MeshHeadingList")):
-        found.addprevious(etree.Comment(HOLE))
-        found.getparent().remove(found)
+    for element in (article.find("Journal/JournalIssue/PubDate"), article.find("Abstract"), citation.find("MeshHeadingList")):
+        element.addprevious(etree.Comment(HOLE))
+        element.getparent().remove(element)
     text = etree.tostring(record, encoding="unicode", with_tail=False)
     return text.replace(f'Hole="{HOLE}"', HOLE).replace(f"<!--{HOLE}-->", HOLE).split(HOLE)
 
 
 def marked(rng: random.Random, text: str) -> str:
-    """A text as XML, now and then with markup and with letters as numbers."""
+    """Return a text as XML, with some markup and some letters as character references."""
     if rng.random() < 0.3:
         words = text.split(" ")
-        place = rng.randrange(len(words))
+        index = rng.randrange(len(words))
         words = [escape(word) for word in words]
-        words[place] = rng.choice(MARKUP).format(words[place])
+        words[index] = rng.choice(MARKUP).format(words[index])
         text = " ".join(words)
     else:
         text = escape(text)
@@ -144,8 +137,6 @@ def marked(rng: random.Random, text: str) -> str:
 
 
 class Maker:
-    """Makes records of real ones."""
-
     def __init__(self, data: Path) -> None:
         records = sample(data)
         self.headings = Headings(records)
@@ -155,7 +146,6 @@ class Maker:
         self.documents = list(documents(data))
 
     def record(self, rng: random.Random, pmid: int, version: int) -> str:
-        """A citation."""
         one, other = rng.choice(self.documents), rng.choice(self.documents)
         borrowed = SENTENCE.split(other.text)
         parts = []
@@ -182,7 +172,7 @@ class Maker:
 
 
 class Stock:
-    """What the files say so far: the versions of each citation that are not deleted."""
+    """Versions of each citation that are not deleted."""
 
     def __init__(self) -> None:
         self.versions: dict[int, set[int]] = {}
@@ -190,64 +180,60 @@ class Stock:
         self.records = self.deletions = 0
 
     def add(self, pmid: int, version: int) -> None:
-        """A record stands here."""
         self.records += 1
         if pmid not in self.versions:
             self.pmids.append(pmid)
         self.versions.setdefault(pmid, set()).add(version)
 
     def delete(self, pmid: int, version: int) -> None:
-        """A version is deleted."""
         self.deletions += 1
         self.versions[pmid].discard(version)
 
     @property
     def rows(self) -> int:
-        """The citations that stay."""
+        """Return the number of citations that are not deleted."""
         return sum(map(bool, self.versions.values()))
 
 
 def file_text(maker: Maker, stock: Stock, number: int, n_records: int, update: bool, seed: int) -> str:
-    """The XML of a file."""
     rng = random.Random(f"{seed} {number}")
     encoding = ENCODINGS.get(number % 10, "utf-8")
-    found = [f'<?xml version="1.0" encoding="{encoding}"?>\n{DOCTYPE}\n<PubmedArticleSet>\n']
+    parts = [f'<?xml version="1.0" encoding="{encoding}"?>\n{DOCTYPE}\n<PubmedArticleSet>\n']
     for _ in range(n_records):
         pmid, version, kind = len(stock.pmids) + 1_000_001, 1, rng.random()
         if update and kind < 0.43:
             pmid = rng.choice(stock.pmids)
             version = 2 if kind < 0.1 else max(stock.versions[pmid], default=1)
         stock.add(pmid, version)
-        found.append(maker.record(rng, pmid, version) + "\n")
+        parts.append(maker.record(rng, pmid, version) + "\n")
     if update:
         gone = []
         for pmid in rng.sample(stock.pmids, min(len(stock.pmids), max(1, n_records // 50))):
             version = max(stock.versions[pmid], default=1)
             stock.delete(pmid, version)
             gone.append(f'<PMID Version="{version}">{pmid}</PMID>\n')
-        found.append(f"<DeleteCitation>\n{''.join(gone)}</DeleteCitation>\n")
-    return "".join([*found, "</PubmedArticleSet>\n"])
+        parts.append(f"<DeleteCitation>\n{''.join(gone)}</DeleteCitation>\n")
+    return "".join([*parts, "</PubmedArticleSet>\n"])
 
 
 def mesh_text(data: Path, first: int | None = None) -> tuple[str, int]:
-    """The documents of mesh.jsonl.xz as the XML of one file, and how many there are."""
     headings = Headings(sample(data))
-    found = [f'<?xml version="1.0" encoding="utf-8"?>\n{DOCTYPE}\n<PubmedArticleSet>\n']
+    parts = [f'<?xml version="1.0" encoding="utf-8"?>\n{DOCTYPE}\n<PubmedArticleSet>\n']
     for document in documents(data, first):
-        parts = [(label, escape(text)) for label, text in sections(document.text)]
-        found.append(
+        abstract = [(label, escape(text)) for label, text in sections(document.text)]
+        parts.append(
             f'<PubmedArticle>\n<MedlineCitation Status="MEDLINE" Owner="NLM">\n<PMID Version="1">{document.pmid}</PMID>\n'
             f'<Article PubModel="Print">\n<ArticleTitle>{escape(document.title)}</ArticleTitle>\n'
-            f"{abstract_xml(parts)}\n</Article>\n"
+            f"{abstract_xml(abstract)}\n</Article>\n"
             f"{headings.xml(document.headings, frozenset())}\n</MedlineCitation>\n</PubmedArticle>\n"
         )
     made_up = [ui for ui, _ in headings.values()]
     assert len(set(made_up)) == len(made_up), "two headings have one UI"
-    return "".join([*found, "</PubmedArticleSet>\n"]), len(found) - 1
+    return "".join([*parts, "</PubmedArticleSet>\n"]), len(parts) - 1
 
 
 def write(path: Path, text: str, encoding: str = "utf-8") -> int:
-    """Write a file, compressed if its name says so; how many bytes of XML it has."""
+    """Write a file, compressed if its name ends with .gz; return the number of bytes of XML."""
     raw = text.encode(encoding, errors="xmlcharrefreplace")
     path.write_bytes(gzip.compress(raw, 4, mtime=0) if path.suffix == ".gz" else raw)
     return len(raw)
@@ -266,7 +252,6 @@ def run(
     first: int | None = None,
     data: Path = DATA,
 ) -> Iterator[dict[str, Any]]:
-    """Make the files and yield one line."""
     if mesh:
         text, n_records = mesh_text(data, first)
         yield {"files": 1, "records": n_records, "deletions": 0, "rows": n_records, "bytes": write(output, text)}

@@ -1,8 +1,7 @@
-"""Compare the CPU seconds of `hpcml retrain` and of training anew, after some labels have changed.
+"""Compare the CPU seconds of `hpcml retrain` and of a new training after some labels have changed.
 
-Of a share of the labels (at random) every second row loses the label. A run on the data as they were is retrained on the new data,
-beside a model that is trained on them anew. Seconds are those of the commands, without those of `hpcml --version`; the least of
---rounds.
+Every second row of a random share of the labels loses the label. A run on the original data is retrained on the new data, and a
+model is trained on the new data. Seconds are those of the commands, without those of `hpcml --version`; the least of --rounds.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from launch.lab.core.timing import least, repeat, run_hpcml
 
 
 def changed(data: Path, share: float, seed: int) -> sp.csr_matrix:
-    """Return the labels of a dataset, without every second row of some labels."""
+    """Return the labels without every second row of a random share of the labels."""
     with hpcml.Dataset(data) as dataset:
         Y = sp.coo_matrix(dataset.labels())
-    some = np.random.default_rng(seed).random(Y.shape[1]) < share
-    kept = ~(some[Y.col] & (Y.row % 2 == 1))
-    return sp.csr_matrix((Y.data[kept], (Y.row[kept], Y.col[kept])), Y.shape)
+    changed = np.random.default_rng(seed).random(Y.shape[1]) < share
+    is_kept = ~(changed[Y.col] & (Y.row % 2 == 1))
+    return sp.csr_matrix((Y.data[is_kept], (Y.row[is_kept], Y.col[is_kept])), Y.shape)
 
 
 def run(
@@ -38,7 +37,6 @@ def run(
     loss: str = "squared-hinge",
     rounds: int = 3,
 ) -> Iterator[dict[str, Any]]:
-    """Yield one line."""
     same, new = scratch / "same.h5", scratch / "changed.h5"
     rewrite(data, same)  # both written alike: the features have no names
     rewrite(data, new, changed(data, share, seed))

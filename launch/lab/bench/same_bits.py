@@ -1,13 +1,13 @@
-"""Whether two versions of hpcml train the same models: a digest of every model, to be compared with an earlier list of them.
+"""Compare the models of two versions of hpcml by their digests.
 
 Every method is trained on three sets at 1 and 3 ranks, by `mpirun … python -m hpcml`, whichever hpcml this Python finds (PYTHONPATH
 says which); what is imported here (the list of trainings, and how digests are made) is this clone's. The sets, of HPCML_DATA, are
 reuters (labels of at least 300 rows; where there is one classifier for all rows, earn against all others), a9a and chess; --data
-names a dataset to take instead. The trainings are those of `hpcml check --bits`, which does the same with tiny data.
+names a dataset to use instead. The trainings are those of `hpcml check --bits`, which does the same with tiny data.
 
-OUT.json has the digest of each converted set and each model. With --processor all runs on a made-up processor of processors.py.
+OUT.json has the digest of each converted set and each model. With --processor all runs on a simulated processor of processors.py.
 
-Exit code 1: something did not train (its digest says so), is not the same at all numbers of ranks, or is not as in EARLIER.json.
+Exit code 1: a training failed, or a digest differs between numbers of ranks or from EARLIER.json.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ def run(
     ranks: tuple[int, ...] = (1, 3),
     processor: str = "",
 ) -> Iterator[dict[str, Any]]:
-    """Train everything; yield a line for each model that differs, and the total."""
-    earlier, found = read_json(against) if against else None, dict[str, str]()
+    earlier, digests = read_json(against) if against else None, dict[str, str]()
     env = SETTINGS | (with_kernels(made_up_processors()[processor], scratch / "kernels") if processor else {})
     files = {path.stem: path for path in data}
     for name in () if data else sets:
@@ -53,7 +52,7 @@ def run(
         files[name] = scratch / f"{name}.h5"
         run_command(hpcml_command(("convert", source, file_of(file), "-o", files[name], *options), 2), env=env)
     for name, path in files.items():
-        found[f"{name}, data"] = compute_digest(path)
+        digests[f"{name}, data"] = compute_digest(path)
         for method, more in TRAININGS:
             one_class, few = (("--label", "earn"), ("--min-positives", "300")) if name == "reuters" else ((), ())
             options = (*name_training(method, more).split()[1:], *(one_class if method in OF_CLASSES else few))
@@ -64,16 +63,16 @@ def run(
                     value = compute_digest(scratch / "run" / "model.h5")
                 except CommandError as error:
                     value = str(error)
-                found[f"{name}, {name_training(method, more)}, {n} rank(s)"] = value
-    write_json(out, found)
+                digests[f"{name}, {name_training(method, more)}, {n} rank(s)"] = value
+    write_json(out, digests)
     alike: dict[str, set[str]] = {}
-    for name, value in found.items():
+    for name, value in digests.items():
         alike.setdefault(re.sub(r", \d+ rank\(s\)$", "", name), set()).add(value)
-    wrong = [{"model": name, "wrong": value} for name, value in found.items() if " " in value]
+    wrong = [{"model": name, "wrong": value} for name, value in digests.items() if " " in value]
     wrong += [{"model": name, "wrong": "differs between numbers of ranks"} for name, values in alike.items() if len(values) > 1]
-    changed = [name for name, value in found.items() if earlier is not None and earlier.get(name) != value]
+    changed = [name for name, value in digests.items() if earlier is not None and earlier.get(name) != value]
     wrong += [{"model": name, "wrong": "differs" if name in earlier else "is new"} for name in changed]
     yield from wrong
-    yield {"digests": len(found), "problems": len(wrong)}
+    yield {"digests": len(digests), "problems": len(wrong)}
     if wrong:
         raise Failed(f"{len(wrong)} problems, in {out}")

@@ -1,12 +1,12 @@
-"""`hpcml serve` under load and under Annif: requests a second, 99th percentile, bad requests, the headings of `hpcml predict`.
+"""Measure `hpcml serve` under load, with bad requests, and as a backend of Annif.
 
 usage: python -m launch.lab bench serve RUN DATA --texts FILE.jsonl [--requests N] [--clients N...] [--bad N] [--annif PROGRAM]
 
-RUN is a run with probabilities, DATA the dataset of its texts (with the model's features), FILE the JSON lines that it was made of
-(plain or .xz). The server is a process of its own; the clients are threads of this one. With --annif, the program of an Annif
-installation (in a virtual environment of its own: its packages do not fit hpcml's), its commands `suggest` and `eval` ask the
-server by the backend `http`. The headings and scores of `suggest`, to Annif's four digits, and the true and false positives of
-`eval` are compared with `hpcml predict`.
+RUN is a run with probabilities, DATA the dataset of its texts (with the model's features), FILE its source as JSON lines (plain or
+.xz). The server is a separate process; the clients are threads of this one. With --annif, the program of an Annif installation (in
+a separate virtual environment because of its requirements), its commands `suggest` and `eval` ask the server by the backend `http`.
+The headings and scores of `suggest`, to Annif's four digits, and the true and false positives of `eval` are compared with `hpcml
+predict`.
 """
 
 from __future__ import annotations
@@ -47,55 +47,47 @@ CONFIG = "[served]\nname=served\nlanguage=en\nbackend=http\nvocab=v\nendpoint={e
 
 
 class Served:
-    """A server process; its memory, its CPU seconds, and its messages."""
-
     def __init__(self, run: Path, folder: Path) -> None:
         self.errors = folder / "serve.err"
         with self.errors.open("w") as errors, (folder / "serve.log").open("w") as log:
             command = hpcml_command(("serve", run, "--port", 0))
             self.process = subprocess.Popen(command, stderr=errors, stdout=log)
-        while not (found := re.search(r"ready after .*: http://([\d.]+):(\d+)/ ", self.errors.read_text())):
+        while not (match := re.search(r"ready after .*: http://([\d.]+):(\d+)/ ", self.errors.read_text())):
             if self.process.poll() is not None:
                 raise Failed(self.errors.read_text().strip())
             time.sleep(0.05)
-        self.host, self.port = found[1], int(found[2])
+        self.host, self.port = match[1], int(match[2])
 
     @property
     def mib(self) -> float:
-        """Resident memory."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
     @property
     def cpu(self) -> float:
-        """Seconds of the processor."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def connect(self) -> http.client.HTTPConnection:
-        """Return a connection."""
         return http.client.HTTPConnection(self.host, self.port, timeout=60)
 
 
 class Document(NamedTuple):
-    """A document: its text, on one line, and its labels."""
-
     text: str
     labels: list[str]
 
 
 def read_documents(path: Path, most: int) -> list[Document]:
-    """Return the first `most` documents."""
     with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as lines:
-        found = [json.loads(line) for line in islice(lines, most)]
+        objects = [json.loads(line) for line in islice(lines, most)]
     return [
         Document(" ".join(f"{each.get('title') or ''} . {each.get('text') or ''}".split()), each.get("labels") or [])
-        for each in found
+        for each in objects
     ]
 
 
 def load(served: Served, texts: list[str], n_requests: int, n_clients: int, n_together: int = 1) -> dict[str, Any]:
-    """Return requests a second, and percentiles of milliseconds, of `n_clients` that ask one request after another."""
+    """Return requests per second and latency percentiles (ms) of `n_clients` that send one request after another."""
     if n_together == 1:
         address, head, bodies = SUGGEST, FORM, [urlencode({"text": text, "limit": 10}).encode() for text in texts]
     else:
@@ -125,7 +117,6 @@ def load(served: Served, texts: list[str], n_requests: int, n_clients: int, n_to
 
 
 def bad_request(draw: random.Random) -> bytes:
-    """Return the bytes of a request that is wrong in some way."""
     noise, kind = draw.randbytes(draw.randrange(200)), draw.randrange(9)
     close = "HTTP/1.1\r\nhost: a\r\nconnection: close\r\n"
     head = f"POST {SUGGEST} {close}"
@@ -147,7 +138,7 @@ def bad_request(draw: random.Random) -> bytes:
 
 
 def abuse(served: Served, n_requests: int, seed: int = 1) -> dict[str, Any]:
-    """Return the statuses of bad requests, the server's memory during them, and whether it still answers."""
+    """Return the statuses of invalid requests, the memory of the server meanwhile, and its health."""
     draw, statuses, memory = random.Random(seed), Counter[str](), []
     for number in range(n_requests):
         if number % max(1, n_requests // 10) == 0:
@@ -166,11 +157,11 @@ def abuse(served: Served, n_requests: int, seed: int = 1) -> dict[str, Any]:
 
 
 def compare_annif(
-    program: Path, served: Served, model: Path, data: Path, found: list[Document], folder: Path
+    program: Path, served: Served, model: Path, data: Path, sample: list[Document], folder: Path
 ) -> Iterator[dict[str, Any]]:
-    """Yield how `annif suggest` and `annif eval` through the server differ from `hpcml predict` on the same texts."""
+    """Yield the differences of `annif suggest` and `annif eval` through the server from `hpcml predict`."""
     texts, like, scores, vocabulary = (folder / name for name in ("texts.jsonl", "like.h5", "scores.h5", "v.csv"))
-    texts.write_text("".join(json.dumps(document._asdict()) + "\n" for document in found))
+    texts.write_text("".join(json.dumps(document._asdict()) + "\n" for document in sample))
     run_hpcml("convert", "jsonl", texts, "--like", data, "-o", like)
     hpcml.predict(model, like, scores, all_scores=True)
     with h5py.File(scores) as file:
@@ -182,7 +173,7 @@ def compare_annif(
     # Annif knows subjects by URI: the server gives the labels' names, so the vocabulary has them in that place
     with vocabulary.open("w", newline="") as file:
         csv.writer(file).writerows([["uri", "label_en"], *([name, name] for name in names)])
-    corpus = "".join(f"{text}\t{' '.join(f'<{x}>' for x in of if x in known)}\n" for text, of in found)
+    corpus = "".join(f"{text}\t{' '.join(f'<{x}>' for x in of if x in known)}\n" for text, of in sample)
     (folder / "corpus.tsv").write_text(corpus)
     endpoint = f"http://{served.host}:{served.port}{SUGGEST}"
     (folder / "projects.cfg").write_text(CONFIG.format(endpoint=endpoint, limit=len(labels)))
@@ -193,22 +184,22 @@ def compare_annif(
 
     call("load-vocab", "v", vocabulary, "--force")
     order, differ = np.argsort(-expected.astype(np.float32), axis=1, kind="stable"), 0
-    for row, document in enumerate(found[:20]):
+    for row, document in enumerate(sample[:20]):
         lines = [line.split("\t") for line in call("suggest", "served", "--limit", 10, input=document.text).splitlines()]
-        given = {line[0].strip("<>"): float(line[-1]) for line in lines}
+        suggested = {line[0].strip("<>"): float(line[-1]) for line in lines}
         want = {labels[k]: float(expected[row, k]) for k in order[row, :10].tolist() if expected[row, k] >= 5e-5}
         last = min(want.values(), default=1.0)
-        same = all(abs(given.get(name, -1) - p) <= 1e-4 for name, p in want.items() if p > last + NEAR)
-        differ += not same or len(given) != min(10, len(labels))
-    yield {"what": "annif suggest", "texts": min(20, len(found)), "differ": differ}
+        same = all(abs(suggested.get(name, -1) - p) <= 1e-4 for name, p in want.items() if p > last + NEAR)
+        differ += not same or len(suggested) != min(10, len(labels))
+    yield {"what": "annif suggest", "texts": min(20, len(sample)), "differ": differ}
     call("eval", "served", "corpus.tsv", "--limit", 5, "--metrics-file", folder / "metrics.json")
-    place = {name: k for k, name in enumerate(labels)}
-    gold = [{place[x] for x in document.labels if x in place and x in known} for document in found]
-    top = [set(order[row, :5].tolist()) for row in range(len(found))]
+    index = {name: k for k, name in enumerate(labels)}
+    gold = [{index[x] for x in document.labels if x in index and x in known} for document in sample]
+    top = [set(order[row, :5].tolist()) for row in range(len(sample))]
     hits = sum(len(a & b) for a, b in zip(top, gold, strict=True))
     own = {"True_positives": hits, "False_positives": sum(map(len, top)) - hits}
     theirs = {name: read_json(folder / "metrics.json")[name] for name in own}
-    yield {"what": "annif eval", "texts": len(found), "annif": theirs, "hpcml_predict": own, "same": theirs == own}
+    yield {"what": "annif eval", "texts": len(sample), "annif": theirs, "hpcml_predict": own, "same": theirs == own}
     if differ or theirs != own:
         raise Failed("Annif's headings are not those of hpcml predict")
 
@@ -225,15 +216,14 @@ def run(
     annif: Path | None = None,
     documents: int = 200,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for each measurement and comparison."""
-    found = read_documents(texts, documents)
-    some = [document.text for document in found]
+    sample = read_documents(texts, documents)
+    contents = [document.text for document in sample]
     served = Served(model, scratch)
     try:
         for n_clients in clients:
-            yield load(served, some, requests, n_clients)
-        if len(some) >= 32:
-            yield load(served, some, max(1, requests // 32), 1, 32)
+            yield load(served, contents, requests, n_clients)
+        if len(contents) >= 32:
+            yield load(served, contents, max(1, requests // 32), 1, 32)
         if bad:
             line = abuse(served, bad)
             yield line
@@ -243,7 +233,7 @@ def run(
             how = "name its program with --annif (python -m venv V; V/bin/pip install annif)"
             yield {"what": "annif", "skipped": f"no Annif: {how}"}
         else:
-            yield from compare_annif(annif, served, model, data, found, scratch)
+            yield from compare_annif(annif, served, model, data, sample, scratch)
     finally:
         begin = time.monotonic()
         served.process.terminate()

@@ -1,8 +1,8 @@
-"""Quality and cost of `hpcml tune`: measures of test rows, and seconds, beside `hpcml train dual` by default.
+"""Compare quality and cost of `hpcml tune` with `hpcml train dual` with its defaults.
 
 Ways: `train dual`; `tune` with one setting (thresholds alone), by default, and with --one. `lost` names the measures that are worse
-than by the defaults by more than 0.002 (P@k and nDCG: 0.005): F1 beside the thresholds alone, all else beside `train dual`. Seconds
-are those of a command less those of one that trains one label, so without loading.
+than by the defaults by more than 0.002 (P@k and nDCG: 0.005): F1 is compared with the thresholds alone, all else with `train dual`.
+Seconds are those of a command less those of one that trains one label, so without loading.
 """
 
 from __future__ import annotations
@@ -29,17 +29,15 @@ ALLOWED = dict.fromkeys(OF_ROWS, 0.005) | dict.fromkeys(("micro_ap", "map", *OF_
 
 
 def measures(model: Path, data: Path) -> dict[str, float]:
-    """Return the measures of the labels that were trained, on test rows."""
     judged = hpcml.evaluate(model, data, split="test", labels=range(hpcml.open_model(model).n_labels))
-    found = {f"p{k}": value for k, value in judged.precision_at.items()} | {"ndcg5": judged.ndcg_at.get(5)}
-    found |= {"micro_ap": judged.micro["average_precision"], "map": judged.macro("average_precision")}
-    return found | {"macro_f1": judged.macro("f1"), "micro_f1": judged.micro["f1"]}
+    values = {f"p{k}": value for k, value in judged.precision_at.items()} | {"ndcg5": judged.ndcg_at.get(5)}
+    values |= {"micro_ap": judged.micro["average_precision"], "map": judged.macro("average_precision")}
+    return values | {"macro_f1": judged.macro("f1"), "micro_f1": judged.micro["f1"]}
 
 
 def run(
     scratch: Path, data: tuple[Path, ...], *, min_positives: int = 10, seed: int = 0, ranks: int = 2
 ) -> Iterator[dict[str, Any]]:
-    """Yield the measures and seconds of every way of training."""
     for path in data:
         rows = read_rows(path)
         frequent = rows.names[int(np.argmax(rows.Y.sum(axis=0)))]
@@ -55,10 +53,10 @@ def run(
         for way in WAYS:
             used = command(way)
             seconds = tuple(max(0.001, after - before) for after, before in zip(used[:2], loading[:2], strict=True))
-            found = measures(scratch / "run" / "model.h5", path)
-            defaults |= found if way == "train dual" else {name: found[name] for name in OF_THRESHOLDS if way == ALONE}
-            lost = [name for name, most in ALLOWED.items() if found.get(name) is not None and found[name] < defaults[name] - most]
+            values = measures(scratch / "run" / "model.h5", path)
+            defaults |= values if way == "train dual" else {name: values[name] for name in OF_THRESHOLDS if way == ALONE}
+            lost = [name for name, most in ALLOWED.items() if values.get(name) is not None and values[name] < defaults[name] - most]
             first = first or seconds
             line = {"data": path.stem, "ranks": ranks, "way": way, "labels": hpcml.open_model(scratch / "run").n_labels}
-            line |= rounded(**found) | {"lost": lost, "wall_s": seconds[0], "cpu_s": seconds[1]}
+            line |= rounded(**values) | {"lost": lost, "wall_s": seconds[0], "cpu_s": seconds[1]}
             yield rounded(**line, ratio_wall=seconds[0] / first[0], ratio_cpu=seconds[1] / first[1])

@@ -1,4 +1,4 @@
-"""The harness of benchmarks: settings from a function's signature, a scratch folder, JSON lines and tables."""
+"""The harness of benchmarks: settings from the signature of a function, a scratch folder, JSON lines and tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRAINED = re.compile(r"(?:trained|learnt?|learned)\b.* in ([\d.e+-]+) s\b")
 
 
 class Failed(HpcmlError):
-    """A benchmark found something wrong: exit code 1."""
+    """A benchmark found a defect: exit code 1."""
 
     exit_code = 1
 
@@ -36,12 +36,10 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one sentence."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise ConfigError."""
         raise ConfigError(f"{self.prog.rpartition(' ')[2]}: {message}")
 
 
 def names() -> list[str]:
-    """Return the names of the benchmarks: the modules of `launch.lab.bench` that have a function `run`."""
     return sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
 
 
@@ -53,10 +51,10 @@ def run_bench(name: str, words: Sequence[str]) -> None:
     """
     module = import_module(f"launch.lab.bench.{name}")
     parser, rest = parser_of(name, module)
-    given, unknown = parser.parse_known_args(words)
+    namespace, unknown = parser.parse_known_args(words)
     if unknown and not rest:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    settings = vars(given)
+    settings = vars(namespace)
     scratch, as_table = settings.pop("scratch"), settings.pop("table")
     if rest:
         settings[rest] = [word for word in unknown if word != "--"]
@@ -70,7 +68,7 @@ def run_bench(name: str, words: Sequence[str]) -> None:
 
 
 def parser_of(name: str, module: ModuleType) -> tuple[Parser, str]:
-    """Return the parser of a benchmark's settings, and the name of the setting that takes all other words ("": none)."""
+    """Return the parser of a benchmark's settings, and the name of the setting that takes all other arguments ("": none)."""
     about, formatter, rest = module.__doc__, argparse.RawDescriptionHelpFormatter, ""
     parser = Parser(prog=f"python -m launch.lab bench {name}", description=about, formatter_class=formatter, allow_abbrev=False)
     hints = get_type_hints(module.run)
@@ -93,31 +91,33 @@ def parser_of(name: str, module: ModuleType) -> tuple[Parser, str]:
             parser.add_argument(flag, action="store_true")
         else:
             flags = ["-o", flag] if setting.name == "output" else [f"-{setting.name}"] if len(setting.name) == 1 else [flag]
-            given = {"required": True} if default is Parameter.empty else {"default": default}
-            parser.add_argument(*flags, type=kind, action=_Several if many else "store", **given, **options)
-    parser.add_argument("--scratch", type=Path, help="folder in which the scratch folder is made")
-    parser.add_argument("--table", action="store_true", help="print a table, too")
+            presence = {"required": True} if default is Parameter.empty else {"default": default}
+            parser.add_argument(*flags, type=kind, action=_Several if many else "store", **presence, **options)
+    parser.add_argument("--scratch", type=Path, help="parent of the scratch folder")
+    parser.add_argument("--table", action="store_true", help="also print a table")
     return parser, rest
 
 
 class _Several(argparse.Action):
-    """Values of an option that may be repeated; they replace the default."""
+    """Values of an option that may be repeated; the first value replaces the default."""
 
-    def __call__(self, parser: argparse.ArgumentParser, given: argparse.Namespace, values: Any, _flag: str | None = None) -> None:
-        before = getattr(given, self.dest)
-        setattr(given, self.dest, (*(() if before is self.default else before), *values))
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _flag: str | None = None
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, (*(() if before is self.default else before), *values))
 
 
 def tables(lines: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the lines of JSON as tables: one for those that begin with the same key."""
+    """Format JSON lines as tables; lines with the same first key share a table."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for line in lines:
         groups.setdefault(next(iter(line)), []).append(line)
-    found = []
+    results = []
     for group in groups.values():
         columns = list(dict.fromkeys(key for line in group for key in line))
-        found += ["", *table([columns, *([_cell(line.get(key)) for key in columns] for line in group)])]
-    return found
+        results += ["", *table([columns, *([_cell(line.get(key)) for key in columns] for line in group)])]
+    return results
 
 
 def _cell(value: Any) -> str:
@@ -126,13 +126,11 @@ def _cell(value: Any) -> str:
 
 
 def rounded(digits: int = 5, **values: Any) -> dict[str, Any]:
-    """Return values, of which numbers have so many significant digits."""
+    """Round numbers to `digits` significant digits."""
     return {name: float(f"{value:.{digits}g}") if isinstance(value, float) else value for name, value in values.items()}
 
 
 class Trained(NamedTuple):
-    """A finished training."""
-
     model: Path
     seconds: float  # of training alone, as the command reports them
     usage: Usage  # of the whole command
@@ -140,20 +138,17 @@ class Trained(NamedTuple):
 
 
 def train(method: str, data: Path, run: Path, *options: object, ranks: int = 1) -> Trained:
-    """Train by `hpcml train`, replacing what is in the folder `run`."""
     log = run.with_name(f"{run.name}.log")
     log.unlink(missing_ok=True)
     usage = run_hpcml("train", method, data, "-o", run, "--force", *options, ranks=ranks, log=log)
     messages = log.read_text(encoding="utf-8", errors="replace") + usage.output
-    found = TRAINED.findall(messages)
-    if not found:
-        raise ConfigError(f"`hpcml train {method}` reported no seconds of training")
-    return Trained(run / "model.h5", float(found[-1]), usage, messages)
+    results = TRAINED.findall(messages)
+    if not results:
+        raise ConfigError(f"`hpcml train {method}` printed no training time")
+    return Trained(run / "model.h5", float(results[-1]), usage, messages)
 
 
 class Rows(NamedTuple):
-    """Training rows and test rows of a dataset."""
-
     X: sp.csr_matrix
     Y: sp.csr_matrix
     X_test: sp.csr_matrix
@@ -161,13 +156,12 @@ class Rows(NamedTuple):
     names: list[str]  # of the labels
 
     def columns(self, names: Sequence[str]) -> np.ndarray:
-        """Return the numbers of some labels."""
-        place = {name: number for number, name in enumerate(self.names)}
-        return np.array([place[name] for name in names], dtype=int)
+        index = {name: number for number, name in enumerate(self.names)}
+        return np.array([index[name] for name in names], dtype=int)
 
 
 def read_rows(data: Path, train_split: str = "", test_split: str = "", test_data: Path | None = None) -> Rows:
-    """Return the rows of two splits (default: train and test; all rows where there is no such split)."""
+    """Return the rows of two splits (default: train and test; all rows where a split is missing)."""
     with ExitStack() as stack:
         dataset = stack.enter_context(hpcml.Dataset(data))
         test = dataset if test_data in (None, data) else stack.enter_context(hpcml.Dataset(test_data))
@@ -183,9 +177,9 @@ def read_rows(data: Path, train_split: str = "", test_split: str = "", test_data
 
 
 def rewrite(data: Path, path: Path, Y: sp.csr_matrix | None = None, splits: Mapping[str, np.ndarray] | None = None) -> None:
-    """Write a dataset with other labels or splits than `data` has; its features lose their names."""
+    """Write a dataset with other labels or splits; feature names are dropped."""
     with hpcml.Dataset(data) as dataset:
         Y = dataset.labels() if Y is None else Y
         splits = splits or {name: np.array(dataset.split(name)) for name in dataset.split_names()} or None
-        found = hpcml.Dataset.from_sparse(dataset.matrix(), Y, path, label_names=dataset.label_names(), splits=splits, force=True)
-    found.__exit__(None, None, None)
+        results = hpcml.Dataset.from_sparse(dataset.matrix(), Y, path, label_names=dataset.label_names(), splits=splits, force=True)
+    results.__exit__(None, None, None)

@@ -1,6 +1,4 @@
-"""The data of the papers' experiments, as `hpcml convert` takes them: from the folder that
-HPCML_DATA names, or made on this machine.
-"""
+"""The data of the experiments as arguments of `hpcml convert`: from the folder HPCML_DATA, or generated."""
 
 from __future__ import annotations
 
@@ -13,11 +11,11 @@ import numpy as np
 
 from launch.lab.core.tables import write_atomically
 
-TEST_SHARE = "0.3"  # of corpora without test rows of their own
+TEST_SHARE = "0.3"  # of corpora without test rows
 
 
 class CorpusFile(NamedTuple):
-    """A file, what converts it, and the file of its test rows; has_splits: it says what is what."""
+    """A file, its `hpcml convert` source, and its test file. `has_splits`: the file states the splits."""
 
     source: str
     file: str
@@ -34,7 +32,6 @@ CORPORA = {
     "imdb": CorpusFile("jsonl", "imdb.jsonl.xz", has_splits=True, name="IMDB"),
     "mesh": CorpusFile("jsonl", "mesh.jsonl.xz", name="MeSH"),
     "bibtex": CorpusFile("svmlight", "bibtex.svm.xz", name="Bibtex"),
-    "imdb_f": CorpusFile("svmlight", "imdb_f.svm.xz", name="IMDB-F"),
     "a9a": CorpusFile("svmlight", "a9a.svm.xz", "a9a.t.svm.xz", name="Adult"),
     "w8a": CorpusFile("svmlight", "w8a.svm.xz", name="W8A"),
     "ijcnn1": CorpusFile("svmlight", "ijcnn1.svm.xz", name="ICJNN1"),
@@ -45,8 +42,8 @@ CORPORA = {
     "breast_w": CorpusFile("svmlight", "breast_w.svm.xz", name="WiscBreast"),
     "nursery": CorpusFile("svmlight", "nursery.svm.xz", name="Nursery"),
 }
-# Where a corpus is not there, and of the quick form: arguments of `convert`.
-MADE = {
+# Arguments of `convert` that replace missing corpora, and those of the quick form.
+SYNTHETIC = {
     "text": ("docstrings",),
     "numbers": ("synthetic", "checkerboard", "--rows", "20000", "--test-share", TEST_SHARE),
 }
@@ -57,18 +54,16 @@ QUICK = {
 
 
 def file_of(name: str) -> Path:
-    """A file of the folder that HPCML_DATA names; without it one that is not there."""
+    """Return the path of a file in HPCML_DATA; without HPCML_DATA the path of an absent file."""
     return Path(os.environ.get("HPCML_DATA") or os.devnull, name)
 
 
 def n_lines(source: Path) -> int:
-    """The lines of a file (.xz). Local."""
     with lzma.open(source) as lines:
         return sum(1 for _ in lines)
 
 
 def copy_lines(source: Path, numbers: np.ndarray, path: Path) -> int:
-    """Write those lines of a file (.xz) to another, in their order; returns how many. Local."""
     chosen = set(numbers.tolist())
     with lzma.open(source) as lines:
         write_atomically(path, b"".join(line for number, line in enumerate(lines) if number in chosen))

@@ -1,4 +1,4 @@
-"""A paper, its tables and figures, and their claims."""
+"""Papers, their tables and figures, and their claims."""
 
 from __future__ import annotations
 
@@ -18,12 +18,9 @@ Numbers = Mapping[str, Mapping[str, float]]  # of a row of the table, by column
 
 
 class Claim(NamedTuple):
-    """What the paper claims, as a sentence with its numbers, and whether numbers agree with it.
+    """A claim of the paper as a sentence, and a predicate on the numbers. `holds` raises KeyError where its rows are absent."""
 
-    `holds` raises KeyError where the numbers lack what it is about.
-    """
-
-    says: str
+    text: str
     holds: Callable[[Numbers], bool]
 
 
@@ -31,19 +28,17 @@ CLAIMS: dict[tuple[str, str], list[Claim]] = {}  # by module and exhibit
 Rule = Callable[[Numbers], bool]
 
 
-def claim(exhibit: str, says: str) -> Callable[[Rule], Rule]:
-    """Return a decorator: the function judges this claim of an exhibit of its module."""
+def claim(exhibit: str, text: str) -> Callable[[Rule], Rule]:
+    """Return a decorator that registers a function as the rule of a claim of its module."""
 
     def add(holds: Rule) -> Rule:
-        CLAIMS.setdefault((holds.__module__, exhibit), []).append(Claim(says, holds))
+        CLAIMS.setdefault((holds.__module__, exhibit), []).append(Claim(text, holds))
         return holds
 
     return add
 
 
 class Finding(NamedTuple):
-    """The numbers of an exhibit, what is to be known about them, and the pictures made."""
-
     numbers: Numbers
     notes: tuple[str, ...] = ()
     pictures: tuple[Path, ...] = ()
@@ -51,12 +46,11 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A table or figure: `make` finds its numbers; without it `lacks` says why it cannot be made.
+    """A table or figure. `make` computes its numbers; without it `lacks` states why they cannot be computed.
 
-    page: 0 where our copy of the paper has none. corpora: what it takes by default
-    (`corpora.CORPORA`). kind: what is made where those are not there, text or numbers; "" if it
-    takes no data. main: row and column of the number that stands for all of it where exhibits are
-    listed. lacks: also what differs from the paper.
+    page: 0 if our copy of the paper has no page numbers. kind: synthetic rows that replace missing corpora, text or numbers; "" if
+    the exhibit uses no data. corpora: default data (`corpora.CORPORA`). main: row and column of the number shown in lists.
+    lacks: also the differences from the paper.
     """
 
     name: str
@@ -72,10 +66,7 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper: its short name, where it was printed, what it claims, and its exhibits.
-
-    learnt: what the experiments show that the paper does not say, at most ten sentences.
-    """
+    """A paper: short name, source, claims, and exhibits. learnt: results beyond the paper, at most ten sentences."""
 
     name: str
     title: str
@@ -85,29 +76,25 @@ class Paper:
     learnt: tuple[str, ...] = ()
 
     def exhibit(self, name: str) -> Exhibit:
-        """Return one of the exhibits. Raises ConfigError."""
         known = {exhibit.name: exhibit for exhibit in self.exhibits}
         if name not in known:
             raise ConfigError(f"{self.name} has no {name!r}; it has {', '.join(known)}")
         return known[name]
 
     def published(self, exhibit: str) -> Numbers:
-        """Return the numbers that are printed in the paper; none where there are only curves."""
-        found: Numbers = read_json(PUBLISHED / f"{self.name}.json").get(exhibit, {})
-        return found
+        """Return the printed numbers; none for curves."""
+        matching: Numbers = read_json(PUBLISHED / f"{self.name}.json").get(exhibit, {})
+        return matching
 
 
 def means(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each column of some rows, which have the same."""
-    some = list(rows)
-    return {column: sum(row[column] for row in some) / len(some) for column in some[0]}
+    table_rows = list(rows)
+    return {column: sum(row[column] for row in table_rows) / len(table_rows) for column in table_rows[0]}
 
 
 def ending(numbers: Numbers, *words: str, otherwise: bool = False) -> list[Mapping[str, float]]:
-    """The rows whose names end with one of some words, or otherwise. Raises KeyError if there are
-    none.
-    """
-    found = [row for name, row in numbers.items() if name.endswith(words) != otherwise]
-    if not found:
+    """Return the rows whose names end with one of the words (`otherwise`: with none). Raises KeyError if there are none."""
+    matching = [row for name, row in numbers.items() if name.endswith(words) != otherwise]
+    if not matching:
         raise KeyError(words)
-    return found
+    return matching

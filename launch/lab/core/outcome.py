@@ -1,4 +1,4 @@
-"""The outcome of a study, beside the numbers of the paper: as JSON, CSV and text."""
+"""The outcome of a study with the numbers of the paper, as JSON, CSV and text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = {None: NOT_JUDGED, True: "holds", False: "does not hold"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """An exhibit's numbers and the paper's, its claims and whether they hold (None: not judged)."""
+    """The numbers of an exhibit, the printed numbers, and its claims (None: not judged)."""
 
     paper: str
     exhibit: str
@@ -32,7 +32,6 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """Whether the paper's claims hold on these data."""
         judged = [holds for holds in self.claims.values() if holds is not None]
         if self.quick or not judged:
             return NOT_JUDGED
@@ -40,49 +39,44 @@ class Outcome:
 
 
 def judged(claims: tuple[Claim, ...], finding: Finding, quick: bool) -> dict[str, bool | None]:
-    """Whether each claim holds; None of the quick form, and where rows lack what it is about."""
-    found: dict[str, bool | None] = {}
+    """Return whether each claim holds; None in the quick form and where its rows are absent."""
+    verdicts: dict[str, bool | None] = {}
     for claim in claims:
         try:
-            found[claim.says] = None if quick else bool(claim.holds(finding.numbers))
+            verdicts[claim.text] = None if quick else bool(claim.holds(finding.numbers))
         except KeyError:
-            found[claim.says] = None
-    return found
+            verdicts[claim.text] = None
+    return verdicts
 
 
-def columns_of(*tables: Numbers) -> list[str]:
-    """The columns of tables, each once, in their order."""
+def column_names(*tables: Numbers) -> list[str]:
     return list(dict.fromkeys(column for each in tables for row in each.values() for column in row))
 
 
 def cell(value: float | None) -> str:
-    """A number of a table, with four digits."""
     return "–" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def beside(ours: float | None, theirs: float | None) -> str:
-    """Our number, and in brackets the paper's, if it has one."""
+def format_pair(ours: float | None, theirs: float | None) -> str:
     return cell(ours) + ("" if theirs is None else f" ({cell(theirs)})")
 
 
-def shown(numbers: Numbers, published: Numbers) -> list[list[str]]:
-    """The rows of the table in words: ours, and in brackets the paper's."""
-    columns = columns_of(numbers, published)
+def format_rows(numbers: Numbers, published: Numbers) -> list[list[str]]:
+    columns = column_names(numbers, published)
     rows = [["", *columns]]
     for name in dict.fromkeys([*numbers, *published]):
         ours, theirs = numbers.get(name, {}), published.get(name, {})
-        rows.append([name, *(beside(ours.get(column), theirs.get(column)) for column in columns)])
+        rows.append([name, *(format_pair(ours.get(column), theirs.get(column)) for column in columns)])
     return rows
 
 
 def text(outcome: Outcome, paper: Paper, exhibit: Exhibit) -> str:
-    """What is printed."""
-    where = "made rows, quick form" if outcome.quick else ", ".join(outcome.data) or "no data"
+    where = "synthetic rows, quick form" if outcome.quick else ", ".join(outcome.data) or "no data"
     ranks = "1 rank" if outcome.ranks == 1 else f"{outcome.ranks} ranks"
-    place = f"{exhibit.name} (page {exhibit.page})" if exhibit.page else exhibit.name
-    lines = [f"{paper.source}, {place}: {exhibit.title}", f"on {where}; in brackets the paper's", ""]
-    lines += table(shown(outcome.numbers, outcome.published))
-    lines += ["", *(f"{WORDS[holds]}: {says}" for says, holds in outcome.claims.items()), *outcome.notes]
+    where_in_paper = f"{exhibit.name} (page {exhibit.page})" if exhibit.page else exhibit.name
+    lines = [f"{paper.source}, {where_in_paper}: {exhibit.title}", f"on {where}; numbers of the paper in brackets", ""]
+    lines += table(format_rows(outcome.numbers, outcome.published))
+    lines += ["", *(f"{WORDS[holds]}: {sentence}" for sentence, holds in outcome.claims.items()), *outcome.notes]
     lines += [f"differs from the paper: {exhibit.lacks}"] * bool(exhibit.lacks)
     return "\n".join([*lines, f"{outcome.verdict}; {outcome.seconds:.0f} s on {ranks}"])
 
@@ -94,5 +88,7 @@ def write(folder: Path, outcome: Outcome) -> None:
     lines: list[list[object]] = [["row", "column", "ours", "published"]]
     for row in dict.fromkeys([*outcome.numbers, *outcome.published]):
         ours, theirs = outcome.numbers.get(row, {}), outcome.published.get(row, {})
-        lines += [[row, column, ours.get(column, ""), theirs.get(column, "")] for column in columns_of({row: ours}, {row: theirs})]
+        lines += [
+            [row, column, ours.get(column, ""), theirs.get(column, "")] for column in column_names({row: ours}, {row: theirs})
+        ]
     write_table(folder / f"{stem}.csv", lines)

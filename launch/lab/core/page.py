@@ -1,4 +1,4 @@
-"""The page of all outcomes, made of the JSON files of studies: `python -m launch.lab page`."""
+"""The page of all outcomes, from the JSON files of studies: `python -m launch.lab page`."""
 
 from __future__ import annotations
 
@@ -9,53 +9,51 @@ from textwrap import fill
 
 from hpcml.errors import ConfigError, DataError
 from launch.lab.core.exhibit import Exhibit, Paper
-from launch.lab.core.outcome import WORDS, Outcome, beside, shown
+from launch.lab.core.outcome import WORDS, Outcome, format_pair, format_rows
 from launch.lab.core.tables import read_json
 
 WIDTH = 100  # columns
 HEAD = """# The five papers
 
-<!-- for: whoever asks which claims of the papers hold, on what data, and by which command -->
+<!-- for: readers of the papers: which claims hold, on which data, and which command shows it -->
 
-Every table and figure of the five papers has its line. Numbers are ours, in brackets the paper's;
-below an exhibit's claims all its numbers unfold. Whether a claim holds is judged by a rule that was
-written before the run; it is part of the sentence. The same command gives the same numbers again,
-on any number of ranks, but for seconds, memory, asynchronous runs (PSBML's table 6), and what
-another version of scikit-learn computes.
+The tables list every table and figure of the five papers. Numbers are ours; those of the paper are
+in brackets. All numbers of an exhibit unfold below its claims. A claim is judged by a rule that was
+written before the run and is part of its sentence. The same command gives the same numbers again on
+any number of ranks, except for seconds, memory, asynchronous runs (PSBML's table 6), and results of
+scikit-learn, which depend on its version.
 """
 
 
-def outcomes(folder: Path) -> dict[tuple[str, str], Outcome]:
-    """Return the outcomes of a folder, by paper and exhibit. Raises ConfigError and DataError."""
+def read_outcomes(folder: Path) -> dict[tuple[str, str], Outcome]:
+    """Return the outcomes by paper and exhibit. Raises ConfigError and DataError."""
     paths = sorted(folder.glob("*-*.json")) if folder.is_dir() else []
     if not paths:
         raise ConfigError(f"{folder} has no PAPER-EXHIBIT.json of a study")
-    found = {}
+    outcomes = {}
     for path in paths:
         try:
             content = read_json(path)
             outcome = Outcome(**{field.name: content[field.name] for field in fields(Outcome)})
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} is no outcome of a study: {error}") from None
-        found[outcome.paper, outcome.exhibit] = outcome
-    return found
+            raise DataError(f"{path} is not the outcome of a study: {error}") from None
+        outcomes[outcome.paper, outcome.exhibit] = outcome
+    return outcomes
 
 
-def page(papers: Iterable[Paper], found: Mapping[tuple[str, str], Outcome]) -> str:
-    """Return the page, in Markdown."""
+def page(papers: Iterable[Paper], outcomes: Mapping[tuple[str, str], Outcome]) -> str:
     parts = [HEAD]
     for paper in papers:
-        parts += [f"## {paper.title}", _wrapped(f"{paper.source}. {paper.claims}"), _table_of_tables(paper, found)]
+        parts += [f"## {paper.title}", _wrapped(f"{paper.source}. {paper.claims}"), _table_of_tables(paper, outcomes)]
         if paper.learnt:
-            parts += ["What the paper does not say:", "\n".join(_wrapped(sentence, "- ") for sentence in paper.learnt)]
+            parts += ["Results beyond the paper:", "\n".join(_wrapped(sentence, "- ") for sentence in paper.learnt)]
         for exhibit in paper.exhibits:
-            if outcome := found.get((paper.name, exhibit.name)):
+            if outcome := outcomes.get((paper.name, exhibit.name)):
                 parts.append(_section(exhibit, outcome))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
 def _wrapped(sentence: str, bullet: str = "") -> str:
-    """A paragraph, or an item of a list, in lines of the pages' width."""
     indent = " " * len(bullet)
     sentence = sentence.replace("*", "\\*")  # PROBE* and w*
     return fill(bullet + sentence, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
@@ -65,30 +63,30 @@ def _line(cells: list[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "&#124;").replace("*", "\\*") for cell in cells) + " |"
 
 
-def _table_of_tables(paper: Paper, found: Mapping[tuple[str, str], Outcome]) -> str:
-    lines = ["| | what | ours (theirs) | data | verdict | seconds |", "|---|---|---|---|---|---|"]
+def _table_of_tables(paper: Paper, outcomes: Mapping[tuple[str, str], Outcome]) -> str:
+    lines = ["| | content | ours (paper) | data | verdict | seconds |", "|---|---|---|---|---|---|"]
     for exhibit in paper.exhibits:
-        outcome = found.get((paper.name, exhibit.name))
+        outcome = outcomes.get((paper.name, exhibit.name))
         name = f"[`{exhibit.name}`](#{paper.name}-{exhibit.name})" if outcome else f"`{exhibit.name}`"
         if outcome:
             rest = [_main(exhibit, outcome), ", ".join(outcome.data), outcome.verdict, f"{outcome.seconds:.0f} on {outcome.ranks}"]
         else:
-            rest = ["", "", "not run" if exhibit.make else f"cannot be made: {exhibit.lacks}", ""]
+            rest = ["", "", "not run" if exhibit.make else f"cannot be computed: {exhibit.lacks}", ""]
         lines.append(_line([name, exhibit.title, *rest]))
     return "\n".join(lines)
 
 
 def _main(exhibit: Exhibit, outcome: Outcome) -> str:
-    """The number that stands for an exhibit, and what it is."""
+    """Return the number that represents the exhibit, with its row and column."""
     row, column = exhibit.main or ("", "")
     number = outcome.numbers.get(row, {}).get(column)
-    return "" if number is None else f"{row}, {column}: {beside(number, outcome.published.get(row, {}).get(column))}"
+    return "" if number is None else f"{row}, {column}: {format_pair(number, outcome.published.get(row, {}).get(column))}"
 
 
 def _section(exhibit: Exhibit, outcome: Outcome) -> str:
-    rows = shown(outcome.numbers, outcome.published)
+    rows = format_rows(outcome.numbers, outcome.published)
     lines = [f"### {outcome.paper} {outcome.exhibit}", "", _wrapped(f"{exhibit.title}: `{outcome.command}`"), ""]
-    items = [f"{WORDS[holds]}: {says}" for says, holds in outcome.claims.items()]
+    items = [f"{WORDS[holds]}: {text}" for text, holds in outcome.claims.items()]
     items += [*outcome.notes, *[f"Differs from the paper: {exhibit.lacks}"] * bool(exhibit.lacks)]
     lines += [_wrapped(item, "- ") for item in items]
     lines += ["", '<details markdown="1"><summary>Numbers</summary>', ""]

@@ -11,37 +11,32 @@ from typing import Any
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines with aligned columns, the first one to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in rows]
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file, whole or not at all."""
+    """Write a complete file or none."""
     part = path.with_name(f"{path.name}.part")
     part.write_bytes(content)
     part.replace(path)
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write a JSON file."""
     write_atomically(path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """Write rows, headings first, as a CSV file."""
     lines = io.StringIO(newline="")
     csv.writer(lines, lineterminator="\n").writerows(rows)
     write_atomically(path, lines.getvalue().encode())
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """Return the lines of a CSV file by column names."""
     with path.open(encoding="utf-8", newline="") as lines:
         return list(csv.DictReader(lines))
 

@@ -24,7 +24,7 @@ GRACE = 10.0  # seconds that a subprocess has to end after SIGTERM, before it is
 
 
 class Usage(NamedTuple):
-    """Time and memory of a command. With mpirun `cpu_seconds` is the sum of the ranks, `peak_mib` that of the largest process."""
+    """Time and memory of a command. With mpirun `cpu_seconds` is the sum over ranks, `peak_mib` the largest process."""
 
     seconds: float
     cpu_seconds: float
@@ -33,7 +33,7 @@ class Usage(NamedTuple):
 
 
 class CommandError(ConfigError):
-    """A command failed. It has the command's exit code."""
+    """A command failed. Has the exit code of the command."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -56,7 +56,6 @@ def stopping() -> Iterator[None]:
 
 
 def hpcml_command(words: Sequence[object], ranks: int = 1) -> list[str]:
-    """Return the command line of `hpcml WORDS…`, under mpirun if there are several ranks."""
     launcher = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
     return [*launcher, sys.executable, "-m", "hpcml", *map(str, words)]
 
@@ -107,7 +106,6 @@ def run_command(
 
 
 def run_hpcml(*words: object, ranks: int = 1, timeout: float | None = None, log: Path | None = None) -> Usage:
-    """Run `hpcml WORDS…` as a subprocess; see `run_command`."""
     return run_command(hpcml_command(words, ranks), timeout=timeout, log=log)
 
 
@@ -126,7 +124,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def failure(command: Sequence[object], code: int, timeout: float | None, messages: bytes) -> tuple[str, int]:
-    """Return the sentence about a command that failed, and the exit code to end with."""
+    """Return the message and the exit code for a failed command."""
     words = " ".join(map(str, command)).replace(f"{sys.executable} -m hpcml", "hpcml")
     if timeout is not None:
         return f"`{words}` took longer than {timeout:g} s", 1
@@ -137,26 +135,24 @@ def failure(command: Sequence[object], code: int, timeout: float | None, message
 
 
 def repeat(calls: Mapping[str, Callable[[], Usage]], times: int) -> dict[str, list[Usage]]:
-    """Run some calls in turn, `times` rounds, so that a busy machine slows all alike; every other round in reverse order."""
-    found: dict[str, list[Usage]] = {name: [] for name in calls}
+    """Run each call `times` times in turn, every other round in reverse order, so that load on the machine affects all alike."""
+    usages: dict[str, list[Usage]] = {name: [] for name in calls}
     for k in range(times):
         for name in list(calls)[:: 1 if k % 2 == 0 else -1]:
-            found[name].append(calls[name]())
-    return found
+            usages[name].append(calls[name]())
+    return usages
 
 
 def least(usages: Sequence[Usage]) -> Usage:
-    """Return the least seconds, CPU seconds and memory of repeated runs, each by itself."""
+    """Return the least seconds, CPU seconds and memory of repeated runs, each independently."""
     return Usage(*(min(usage[k] for usage in usages) for k in range(3)), output=usages[-1].output)
 
 
 def print_json(**values: object) -> None:
-    """Print a JSON line: values, and what computed them."""
     print(json.dumps(values | made_on()), flush=True)
 
 
 def made_on() -> dict[str, str]:
-    """Return the processor and the versions that numbers were computed with."""
     names = [line for line in _read("/proc/cpuinfo").splitlines() if line.startswith("model name")]
     processor = names[0].partition(":")[2].strip() if names else platform.processor()
     versions = {"hpcml": hpcml.__version__, "python": platform.python_version()}

@@ -1,5 +1,6 @@
-"""Boosting naïve Bayesian learning on a large subset of MEDLINE (Wilbur 2000): ranking the
-documents that a small database should hold, by naive Bayes, AdaBoost of it, and two stages.
+"""Boosting naïve Bayesian learning on a large subset of MEDLINE (Wilbur 2000).
+
+Documents of a small database are ranked by naive Bayes, by AdaBoost of naive Bayes, and in two stages.
 """
 
 from __future__ import annotations
@@ -38,9 +39,7 @@ P = ", p"  # of a column: p of the test against the row above
 
 
 class Forms(NamedTuple):
-    """A collection: its words (None where it was given as it is), its words and word pairs, and
-    the label whose rows are to be found.
-    """
+    """A collection: its words (None if the user gave a dataset), its words and word pairs, and the label to rank for."""
 
     name: str
     single: Path | None
@@ -49,53 +48,44 @@ class Forms(NamedTuple):
 
 
 def chosen_label(path: Path, least: int) -> str:
-    """The most frequent label that less than RARE of the rows have, and at least `least` of them;
-    if there is none, the one nearest to half of the rows. Local.
-    """
+    """Return the most frequent label below RARE with at least `least` rows, else the one nearest to half of the rows."""
     with hpcml.Dataset(path) as dataset:
         counts = np.bincount(dataset.labels().indices, minlength=dataset.n_labels)
         names, m = dataset.label_names(), dataset.n_rows
-    some = np.flatnonzero((counts < RARE * m) & (counts >= least))
-    return names[int(some[np.argmax(counts[some])] if some.size else np.argmin(np.abs(counts - m / 2)))]
+    candidates = np.flatnonzero((counts < RARE * m) & (counts >= least))
+    return names[int(candidates[np.argmax(counts[candidates])] if candidates.size else np.argmin(np.abs(counts - m / 2)))]
 
 
 def collections(study: PaperStudy, least: int, min_df: str = "2") -> Iterator[Forms]:
-    """The exhibit's corpora in both forms, or the data that are given, or made rows."""
-    found = study.at_hand()
-    for name in found:
+    available = study.available_corpora()
+    for name in available:
         corpus = CORPORA[name]
         source = _near(study, name) if name == "imdb" else file_of(corpus.file)
         words = ("jsonl", source, "--binary", "--min-df", min_df, *["--headings-as-features"] * (name == "mesh"))
         single, double = study.converted(f"{name}-single", *words), study.converted(f"{name}-double", *words, "--pairs")
         study.used.append(corpus.name)
         yield Forms(corpus.name, single, double, "pos" if name == "imdb" else chosen_label(double, least))
-    if not found:
+    if not available:
         for rows in study.datasets():
             yield Forms(rows.name, None, rows.train, chosen_label(rows.train, least))
 
 
 def _near(study: PaperStudy, name: str) -> Path:
-    """Positive reviews and their neighbours, as JSON lines."""
     source, path = file_of(CORPORA[name].file), study.folder / f"{name}-near.jsonl"
     data = study.converted(f"{name}-all", "jsonl", source, "--min-df", "2")
-    study.kept(f"{name}-near", partial(write_neighbours, data, source, path, "pos", NEIGHBOURS))
+    study.compute_once(f"{name}-near", partial(write_neighbours, data, source, path, "pos", NEIGHBOURS))
     return path
 
 
 def nearest(X: sp.csr_matrix, positive: np.ndarray, others: np.ndarray, n: int) -> np.ndarray:
-    """Of the rows `others` the n whose largest product with a row of `positive` is largest; equal
-    ones in their order. X has rows of unit length.
-    """
+    """Return the n rows of `others` with the largest cosine to any row of `positive`; ties keep their order. Rows have length 1."""
     columns = X[positive].T.tocsc()
     cosines = [(X[others[k : k + AT_A_TIME]] @ columns).max(axis=1).toarray().ravel() for k in range(0, others.size, AT_A_TIME)]
     return others[np.argsort(-np.concatenate(cosines), kind="stable")[:n]]
 
 
 def write_neighbours(data: Path, source: Path, path: Path, label: str, sizes: tuple[int, int]) -> int:
-    """Write those lines of `source` (JSON lines, .xz), of which `data` were made, that are the
-    first rows with the label, and the rows without it that are nearest to them: as many as
-    `sizes` says. Returns how many lines there are. Local; raises DataError.
-    """
+    """Write the lines of the first positive rows and of the nearest negative rows (numbers: `sizes`); return their number."""
     with hpcml.Dataset(data) as dataset:
         X, has = dataset.matrix(), dataset.labels()[:, [dataset.label_names().index(label)]].toarray().ravel() > 0
     positive = np.flatnonzero(has)[: sizes[0]]
@@ -104,9 +94,7 @@ def write_neighbours(data: Path, source: Path, path: Path, label: str, sizes: tu
 
 
 def table_1(study: PaperStudy) -> Finding:
-    """Precision in the first hundred ranks of seven methods, per cent, and p of each beside the
-    row above it.
-    """
+    """Precision (%) in the first hundred ranks of seven methods, and p of each against the row above."""
     splits, top = (2, 10) if study.quick else (SPLITS, TOP)
     numbers: dict[str, dict[str, float]] = {row: {} for row in (SINGLE, *METHODS.values())}
     notes = []
@@ -116,7 +104,7 @@ def table_1(study: PaperStudy) -> Finding:
             if path is not None:
                 calls = (partial(precision_of_split, path, label, methods, top, split) for split in range(splits))
                 rows = (SINGLE,) if path == single else METHODS.values()
-                precision |= dict(zip(rows, np.transpose(study.kept(f"{path.stem}-top", *calls)), strict=True))
+                precision |= dict(zip(rows, np.transpose(study.compute_once(f"{path.stem}-top", *calls)), strict=True))
         for row, values in precision.items():
             numbers[row][name] = float(values.mean())
         for before, row in pairwise(precision):
@@ -129,8 +117,6 @@ def table_1(study: PaperStudy) -> Finding:
 
 
 def better(row: str, than: str) -> Claim:
-    """That a method is better than the one before it, on all collections, as the test has it."""
-
     def holds(numbers: Numbers) -> bool:
         names = [name for name in numbers[row] if not name.endswith(P)]
         return all(numbers[row][name] > numbers[than][name] and numbers[row][f"{name}{P}"] <= LEVEL for name in names)
@@ -143,7 +129,6 @@ TABLE_1 = tuple(better(row, before) for before, row in pairwise(ORDER))
 
 
 def features(study: PaperStudy) -> Finding:
-    """How many features there are, and how many have a weight for the label."""
     numbers: dict[str, dict[str, float]] = {}
     for name, single, double, label in collections(study, 2 if study.quick else 2 * TOP, "1"):
         for form, path in (("SINGLE", single), ("DOUBLE", double)):
@@ -159,7 +144,7 @@ def features(study: PaperStudy) -> Finding:
     return Finding(numbers)
 
 
-@claim("features", "with word pairs there are at least 3 times as many features (the paper: 5.9)")
+@claim("features", "Word pairs multiply the number of features by at least 3 (the paper: 5.9)")
 def _many_pairs(numbers: Numbers) -> bool:
     both = zip(ending(numbers, "SINGLE"), ending(numbers, "DOUBLE"), strict=True)
     return all(double["features"] >= 3 * single["features"] for single, double in both)
@@ -167,11 +152,11 @@ def _many_pairs(numbers: Numbers) -> bool:
 
 FEATURES = (
     Claim(
-        "at most a fifth of the features have a weight, as no row of the label has the others (the paper: 11 and 5 %)",
+        "At most a fifth of the features have a weight; no row of the label has the others (the paper: 11 and 5 %)",
         lambda numbers: all(row["with a weight"] <= 0.2 * row["features"] for row in numbers.values()),
     ),
     Claim(
-        "of the weights of DOUBLE at most three quarters are beyond 1.5 (the paper: 47 %)",
+        "At most three quarters of the weights of DOUBLE exceed 1.5 (the paper: 47 %)",
         lambda numbers: all(row["weights > 1.5"] <= 0.75 * row["with a weight"] for row in ending(numbers, "DOUBLE")),
     ),
 )

@@ -1,5 +1,4 @@
-"""Stochastic gradient descent with delayed regularisation beside the same that regularises all
-weights after each step, on one core (Elkan 2015, "Small timing experiments").
+"""Delayed and standard regularisation of stochastic gradient descent on one core (Elkan 2015, "Small timing experiments").
 
 This module imports private parts of hpcml: it times single passes of its solver, without loading and certificate, and compares
 weights after the same steps.
@@ -53,16 +52,13 @@ def sweep_eager(order: np.ndarray, matrix: Vectors, lanes: DelayedLanes, etas: n
 
 
 def _panels(risk: ElasticRisk, options: ElasticNetOptions) -> list[DelayedPanel]:
-    """All labels, at w = 0."""
     n = risk.rows.n_labels
-    some = [np.arange(first, min(first + LANES, n)) for first in range(0, n, LANES)]
-    return [DelayedPanel(risk, numbers.tolist(), numbers, options, NEVER) for numbers in some]
+    groups = [np.arange(first, min(first + LANES, n)) for first in range(0, n, LANES)]
+    return [DelayedPanel(risk, numbers.tolist(), numbers, options, NEVER) for numbers in groups]
 
 
 def eager_steps(risk: ElasticRisk, options: ElasticNetOptions, n_steps: int) -> tuple[float, float]:
-    """CPU seconds of a step of the first panel that regularises all weights, and how far the
-    weights after `n_steps` are from those of delayed steps, in parts of the largest.
-    """
+    """Return CPU seconds per eager step, and the largest difference from delayed steps in parts of the largest weight."""
     late, early = _panels(risk, options)[0], _panels(risk, options)[0]
     order = np.random.default_rng(0).permutation(risk.rows.n_local)[:n_steps]
     etas, shrinkage = late.rates()[: order.size], late.shrinkage
@@ -78,10 +74,7 @@ def eager_steps(risk: ElasticRisk, options: ElasticNetOptions, n_steps: int) -> 
 
 
 def timed(path: Path) -> dict[str, float]:
-    """Examples a second of a pass over all rows of a dataset, for all of its labels. Local.
-
-    An example is one row for all labels. Raises DataError.
-    """
+    """Return examples per second of a pass for all labels. An example is one row for all labels. Raises DataError."""
     options, comm = ElasticNetOptions(solver="fobos", l1="0.1N/m"), mpi.self_comm()
     with DataFile(path) as dataset:
         shard = load_shard(comm, dataset, "all")

@@ -1,6 +1,6 @@
 """Extreme multilabel learning (Elkan 2015, a talk): the elastic net with delayed regularisation.
 
-Its tables and figures have no numbers; here they have names, and their page is the slide.
+Its tables and figures have no numbers; they are named here, and `page` is the number of the slide.
 """
 
 from __future__ import annotations
@@ -36,37 +36,33 @@ AS_PRINTED, IN_PROPORTION = "λ as printed", "λ·m as printed"
 STRENGTHS = {AS_PRINTED: ("3e-6", "1e-6"), IN_PROPORTION: ("3.4/m", "1.1/m")}
 
 
-def trained(study: PaperStudy, data: Path, *words: str, method: str = "elastic-net") -> Path:
-    """The run folder of a training."""
+def train_model(study: PaperStudy, data: Path, *words: str, method: str = "elastic-net") -> Path:
     run = study.folder / f"{data.stem}-{method}"
     study.run("train", method, data, "-o", run, *words)
     return run
 
 
-def in_parts(study: PaperStudy) -> Iterator[tuple[PaperRows, Path]]:
-    """Datasets, and each with the splits train, valid and test, drawn anew."""
+def split_datasets(study: PaperStudy) -> Iterator[tuple[PaperRows, Path]]:
     for rows in study.datasets(text=WORDS):
         path = study.folder / f"{rows.train.stem}-parts.h5"
         study.run("split", rows.train, "-o", path, "--test-share", "0.2", "--valid-share", "0.2", "--force")
         yield rows, path
 
 
-def thresholded(study: PaperStudy, run: Path, data: Path, measure: str, method: str) -> Path:
-    """The model of a run with thresholds from the split valid."""
+def choose_thresholds(study: PaperStudy, run: Path, data: Path, measure: str, method: str) -> Path:
     path = study.folder / f"{run.name}-{measure}-{method}.h5"
     study.run("threshold", run / "model.h5", data, "--measure", measure, "--method", method, "-o", path)
     return path
 
 
 def indexers(study: PaperStudy) -> Finding:
-    """How many rows are there twice, and how often a heading of the one is one of the other."""
     numbers: dict[str, dict[str, float]] = {}
     for rows in study.datasets(text=WORDS):
         path = study.folder / f"{rows.train.stem}-duplicates.json"
         study.run("duplicates", rows.train, "--json", path)
-        found = read_json(path)
-        numbers["all rows"] = {"there twice %": 100 * found["n_pairs"] / found["n_rows"], "pairs": found["n_pairs"]}
-        for line in found["labels"]:
+        results = read_json(path)
+        numbers["all rows"] = {"there twice %": 100 * results["n_pairs"] / results["n_rows"], "pairs": results["n_pairs"]}
+        for line in results["labels"]:
             if line["label"] in HEADINGS:
                 numbers[line["label"]] = {"base rate %": 100 * line["base_rate"]}
                 if line["n_pairs"] >= LEAST_PAIRS:
@@ -75,35 +71,31 @@ def indexers(study: PaperStudy) -> Finding:
 
 
 def tractability(study: PaperStudy) -> Finding:
-    """How sparse rows, labels and models are; what sparse models are worth beside dense ones."""
     numbers = {}
     for rows in study.datasets(text=WORDS):
         with hpcml.Dataset(rows.train) as dataset:
             (m, values, entries), n_labels = dataset.sizes, dataset.n_labels
-        sparse = trained(study, rows.train, *FREQUENT)
-        dense = trained(study, rows.train, *FREQUENT, method="dual")
+        sparse = train_model(study, rows.train, *FREQUENT)
+        dense = train_model(study, rows.train, *FREQUENT, method="dual")
         model = hpcml.Model(sparse / "model.h5")
-        found = [study.measures(run, rows.test, "test")["macro"] for run in (sparse, dense)]
+        results = [study.measures(run, rows.test, "test")["macro"] for run in (sparse, dense)]
         numbers[rows.name] = {
             "values a row": values / m,
             "labels a row": entries / m,
             "positives of a label %": 100 * entries / m / n_labels,
             "features a label": model.n_weights / model.n_labels,
-            "MAP": found[0]["average_precision"]["value"],
-            "MAP of dual": found[1]["average_precision"]["value"],
+            "MAP": results[0]["average_precision"]["value"],
+            "MAP of dual": results[1]["average_precision"]["value"],
         }
     return Finding(numbers)
 
 
 def half_threshold(study: PaperStudy) -> Finding:
-    """Thresholds that were searched for, beside half of the best F1: macro F1 with one for each
-    label, micro F1 with one for all.
-    """
     numbers: dict[str, dict[str, float]] = {}
-    for rows, data in in_parts(study):
-        run = trained(study, data, *STRENGTH, *FREQUENT)
+    for rows, data in split_datasets(study):
+        run = train_model(study, data, *STRENGTH, *FREQUENT)
         for method, name in (("search", "searched"), ("half", "half of the best F1")):
-            of_labels, of_all = (thresholded(study, run, data, measure, method) for measure in ("label", "micro"))
+            of_labels, of_all = (choose_thresholds(study, run, data, measure, method) for measure in ("label", "micro"))
             row = {"macro F1": study.measures(of_labels, data, "test")["macro"]["f1"]["value"]}
             row["micro F1"] = study.measures(of_all, data, "test")["micro"]["f1"]
             row["threshold"] = float(1 / (1 + math.exp(-float(hpcml.Model(of_all).thresholds[0]))))  # log-odds to a probability
@@ -114,11 +106,10 @@ def half_threshold(study: PaperStudy) -> Finding:
 
 
 def weights(study: PaperStudy) -> Finding:
-    """The features with the largest squared weights of one label, and their share in all labels."""
     numbers: dict[str, dict[str, float]] = {}
     notes = []
     for rows in study.datasets(text=WORDS):
-        run = trained(study, rows.train, *STRENGTH, *FREQUENT)
+        run = train_model(study, rows.train, *STRENGTH, *FREQUENT)
         path, of_labels = study.folder / f"{run.name}-weights.json", []
         study.run("explain", run / "model.h5", "--top", SHOWN, "--json", path)
         for split, data in (("train", rows.train), ("test", rows.test)):
@@ -130,7 +121,7 @@ def weights(study: PaperStudy) -> Finding:
         chosen = labels[max(perfect or range(len(labels)), key=lambda number: (labels[number]["n_positive"], -number))]
         shares = [100 * each["share"] for each in chosen["features"][:SHOWN]]
         prefix = study.prefix(rows.name)
-        numbers |= {f"{prefix}{place}": {"share %": share} for place, share in enumerate(shares, 1)}
+        numbers |= {f"{prefix}{index}": {"share %": share} for index, share in enumerate(shares, 1)}
         numbers[f"{prefix}others"] = {"share %": 100 - sum(shares)}
         of_ten = [100 * sum(each["share"] for each in label["features"][:SHOWN]) for label in labels if label["mass"] > 0]
         sizes = {"labels": len(labels), "without a wrong row": len(perfect)}
@@ -141,16 +132,15 @@ def weights(study: PaperStudy) -> Finding:
 
 
 def _is_perfect(of_train: dict[str, str], of_test: dict[str, str]) -> bool:
-    """Whether a label that some test row has is right in all rows."""
+    """Return whether a label with a positive test row has no misclassified row."""
     return float(of_test["n_positive"]) > 0 == float(of_train["misclassified"]) == float(of_test["misclassified"])
 
 
 def f1(study: PaperStudy) -> Finding:
-    """F1 of a row's labels, over all labels and over the most frequent ones alone."""
     numbers = {}
-    for rows, data in in_parts(study):
-        run = trained(study, data, *STRENGTH)
-        models = {"threshold 0": run, "one threshold": thresholded(study, run, data, "instance", "search")}
+    for rows, data in split_datasets(study):
+        run = train_model(study, data, *STRENGTH)
+        models = {"threshold 0": run, "one threshold": choose_thresholds(study, run, data, "instance", "search")}
         for name, model in models.items():
             lines = study.measures(model, data, "test")["by_frequency"]["labels"]
             numbers[f"{rows.name}, {name}"] = {LABELS[line["percent"]]: line["instance_f1"] for line in lines}
@@ -158,10 +148,7 @@ def f1(study: PaperStudy) -> Finding:
 
 
 def read_sparsity(run: Path) -> list[float]:
-    """Return after each step the weights of all labels that are not 0, in per cent of all that could be.
-
-    A label that is done keeps its weights.
-    """
+    """Return the share (%) of non-zero weights after each step. A finished label keeps its weights."""
     by_label: list[list[int]] = []
     with (run / "history.csv").open(encoding="utf-8", newline="") as lines:
         for line in csv.DictReader(lines):
@@ -175,7 +162,6 @@ def read_sparsity(run: Path) -> list[float]:
 
 
 def draw_sparsity(path: Path, shares: Sequence[float]) -> None:
-    """Draw the share of weights that are not 0 by pass."""
     with drawn(path, 9, 5) as figure:
         axes = figure.subplots()
         axes.plot(range(1, len(shares) + 1), shares, color=BLUE, marker="o", markersize=4)
@@ -183,7 +169,6 @@ def draw_sparsity(path: Path, shares: Sequence[float]) -> None:
 
 
 def sparsity(study: PaperStudy) -> Finding:
-    """Weights that are not 0 after each pass, in per cent of all that could be."""
     numbers: dict[str, dict[str, float]] = {}
     pictures = []
     passes = "2" if study.quick else "20"
@@ -193,16 +178,16 @@ def sparsity(study: PaperStudy) -> Finding:
             words = ("--solver", "fobos", "--rate", "adagrad", "--passes", passes, "--l1", l1, "--lambda", lam)
             study.run("train", "elastic-net", rows.train, "-o", run, *words, *FREQUENT)
             shares = read_sparsity(run)
-            found = {"at most %": max(shares), "at the end %": shares[-1]}
-            numbers[f"{rows.name}, {name}"] = found | ({"most / end": max(shares) / shares[-1]} if shares[-1] else {})
+            results = {"at most %": max(shares), "at the end %": shares[-1]}
+            numbers[f"{rows.name}, {name}"] = results | ({"most / end": max(shares) / shares[-1]} if shares[-1] else {})
             pictures.append(study.folder / f"{run.name}.png")
             draw_sparsity(pictures[-1], shares)
     return Finding(numbers, pictures=tuple(pictures))
 
 
 def shapes(study: PaperStudy, names: Sequence[str] = tuple(SHAPES)) -> Iterator[tuple[str, Path]]:
-    """Made rows of the shapes that the talk names, and bibtex; or what is given, or small ones."""
-    if study.quick or study.given:
+    """Yield synthetic rows of the shapes in the talk, or the data of the user, or small rows."""
+    if study.quick or study.user_data:
         yield from ((rows.name, rows.train) for rows in study.datasets())
         return
     for name in names:
@@ -213,17 +198,16 @@ def shapes(study: PaperStudy, names: Sequence[str] = tuple(SHAPES)) -> Iterator[
 
 
 def timing(study: PaperStudy) -> Finding:
-    """Examples a second of delayed and of standard regularisation, on one core."""
     numbers: dict[str, dict[str, float]] = {}
     for name, path in shapes(study):
-        (numbers[name],) = study.kept(f"timing-{path.stem}", partial(timed, path))
-    for rows in () if study.quick or study.given else study.datasets():
-        (numbers[BOOKMARKS],) = study.kept(f"timing-{rows.train.stem}", partial(timed, rows.train))
+        (numbers[name],) = study.compute_once(f"timing-{path.stem}", partial(timed, path))
+    for rows in () if study.quick or study.user_data else study.datasets():
+        (numbers[BOOKMARKS],) = study.compute_once(f"timing-{rows.train.stem}", partial(timed, rows.train))
     return Finding(numbers)
 
 
 def training_time(study: PaperStudy) -> Finding:
-    """Seconds until all labels are trained, and how far objectives are above their minima then."""
+    """Core seconds of training all labels, and the median excess (%) of the objectives over their minima."""
     numbers: dict[str, dict[str, float]] = {}
     for name, path in shapes(study, (RCV1,)):
         f, prefix = {}, study.prefix(name)
@@ -238,31 +222,31 @@ def training_time(study: PaperStudy) -> Finding:
     return Finding(numbers)
 
 
-@claim("indexers", "0.05 to 0.2 % of the rows are there twice (the paper: about 0.1 %)")
+@claim("indexers", "0.05 to 0.2 % of the rows are duplicates (the paper: about 0.1 %)")
 def _twins(numbers: Numbers) -> bool:
     return 0.05 <= numbers["all rows"]["there twice %"] <= 0.2
 
 
-@claim("indexers", f"humans is given more consistently than time factors, with {LEAST_PAIRS} pairs or more")
+@claim("indexers", f"humans is assigned more consistently than time factors, with at least {LEAST_PAIRS} pairs")
 def _concrete(numbers: Numbers) -> bool:
     return numbers["humans"]["consistency %"] > numbers["time factors"]["consistency %"]
 
 
 TRACTABILITY = (
-    Claim("a label needs at most 1,000 features", lambda numbers: all(row["features a label"] <= 1000 for row in numbers.values())),
+    Claim("A label needs at most 1,000 features", lambda numbers: all(row["features a label"] <= 1000 for row in numbers.values())),
     Claim(
-        "with them MAP is at most 0.01 below that of dual, which has all features",
+        "MAP of the sparse models is at most 0.01 below that of dual, which uses all features",
         lambda numbers: all(row["MAP"] >= row["MAP of dual"] - 0.01 for row in numbers.values()),
     ),
 )
 
 
-@claim("half-threshold", "the one threshold with the best micro F1 of held-out rows is within 0.05 of half of it")
+@claim("half-threshold", "The single threshold with the best micro F1 on held-out rows is within 0.05 of half of that F1")
 def _is_half(numbers: Numbers) -> bool:
     return all(abs(row["threshold"] - row["half of F1"]) <= 0.05 for row in ending(numbers, ", searched"))
 
 
-@claim("half-threshold", "half of the best F1 as threshold costs at most 0.01 of macro and micro F1 of test rows")
+@claim("half-threshold", "Half of the best F1 as the threshold lowers macro and micro F1 of test rows by at most 0.01")
 def _half_costs_little(numbers: Numbers) -> bool:
     pairs = zip(ending(numbers, ", searched"), ending(numbers, ", half of the best F1"), strict=True)
     return all(half[measure] >= searched[measure] - 0.01 for searched, half in pairs for measure in ("macro F1", "micro F1"))
@@ -270,49 +254,51 @@ def _half_costs_little(numbers: Numbers) -> bool:
 
 WEIGHTS = (
     Claim(
-        "the ten features with the largest squared weights hold at least 90 % of all squares, in the median label",
+        "In the median label the ten largest squared weights are at least 90 % of the sum of squares",
         lambda numbers: numbers["all labels"]["share of the first ten %"] >= 90,
     ),
-    Claim("a label is right in every training and test row", lambda numbers: numbers["all labels"]["without a wrong row"] >= 1),
+    Claim(
+        "At least one label is predicted correctly in every training and test row",
+        lambda numbers: numbers["all labels"]["without a wrong row"] >= 1,
+    ),
 )
 
 
-@claim("f1", "F1 of a row does not fall from all labels to 30, 10, 3 and 1 %, on any corpus (one threshold)")
+@claim("f1", "F1 per row does not fall from all labels to the most frequent 30, 10, 3 and 1 %, on any corpus (one threshold)")
 def _rises(numbers: Numbers) -> bool:
     rows = ending(numbers, ", one threshold")
     return all(more >= less for row in rows for less, more in pairwise([row[name] for name in LABELS.values()]))
 
 
-@claim("f1", "it is larger by 0.05 or more over 1 % than over all (the paper: 0.09)")
+@claim("f1", "F1 per row is at least 0.05 higher over 1 % of the labels than over all (the paper: 0.09)")
 def _rises_enough(numbers: Numbers) -> bool:
     return all(row["1 %"] >= row["all"] + 0.05 for row in ending(numbers, ", one threshold"))
 
 
 SPARSITY = (
     Claim(
-        "never more than 0.64 % of the weights are not 0, twice the paper's, with λ in proportion to the rows",
+        "With λ in proportion to the rows at most 0.64 % of the weights are non-zero, twice the share in the paper",
         lambda numbers: all(row["at most %"] <= 0.64 for row in ending(numbers, IN_PROPORTION)),
     ),
     Claim(
-        "at the end no more than 0.4 %, twice the paper's, and fewer than at their most",
+        "At the end at most 0.4 % are non-zero, twice the share in the paper, and fewer than at the maximum",
         lambda numbers: all(row["at the end %"] <= min(0.4, 0.999 * row["at most %"]) for row in ending(numbers, IN_PROPORTION)),
     ),
 )
 
 
 def at_least_half(row: str, speed_up: float) -> Claim:
-    """That delayed steps are so many times faster, or half of that."""
     says = f"delayed steps are at least {speed_up / 2:,.0f} times faster, half of the paper's: {row}"
     return Claim(says, lambda numbers: numbers[row]["speed-up"] >= speed_up / 2)
 
 
 TIMING = (
     Claim(
-        "weights after delayed steps are those of standard steps, within 0.0001 of the largest",
+        "Weights after delayed steps equal those after standard steps, within 0.0001 of the largest",
         lambda numbers: all(row["difference"] <= 1e-4 for row in numbers.values()),
     ),
     Claim(
-        "as many examples a second as in the paper or more",
+        "At least as many examples per second as in the paper",
         lambda numbers: numbers[RCV1]["delayed"] >= 555 and numbers[BOOKMARKS]["delayed"] >= 516.8,
     ),
     at_least_half(RCV1, 489.7),
@@ -321,7 +307,7 @@ TIMING = (
 )
 
 
-@claim("training-time", "101 labels come within 2 % of their minima in at most ten minutes of one core")
+@claim("training-time", "101 labels are trained to within 2 % of their minima in at most ten core minutes")
 def _minutes(numbers: Numbers) -> bool:
     near = [row["core seconds"] for name, row in numbers.items() if "pass" in name and row["excess %"] <= 2]
     return bool(near) and min(near) <= 600

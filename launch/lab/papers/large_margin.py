@@ -2,8 +2,8 @@
 
 Mean shift on a Gaussian mixture climbs to its modes (Carreira-Perpiñán & Williams 2003).
 
-The density is p(x) = W(x) Σ π_m N(x; μ_m, Σ_m). W is 1, or exp(−d²/(2 s²)) where d is the distance
-of x from a boundary: the weighting of Kamath et al. (2018), section 4.1.
+The density is p(x) = W(x) Σ π_m N(x; μ_m, Σ_m). W is 1, or exp(−d²/(2 s²)) with the distance d of x from a boundary (weighting of
+Kamath et al. 2018, section 4.1).
 """
 
 from __future__ import annotations
@@ -42,31 +42,27 @@ class LargeMargin(ClassifierMixin, BaseEstimator, ABC):
     @staticmethod
     @abstractmethod
     def position(X: np.ndarray) -> np.ndarray:
-        """The number that tells the classes apart."""
+        """Return the coordinate that separates the classes."""
 
     @staticmethod
     @abstractmethod
     def upwards(X: np.ndarray) -> np.ndarray:
-        """The unit vectors along which it grows."""
+        """Return the unit vectors along which the position grows."""
 
     @classmethod
     def project(cls, X: np.ndarray) -> np.ndarray:
-        """The points of the true boundary that are nearest to X."""
         return X - (cls.position(X) - cls.boundary)[:, None] * cls.upwards(X)
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> LargeMargin:
-        """Find the boundary of some rows (n × 2), y in {0, 1}."""
         self.classes_ = np.array([0, 1])
         position = self.position(X)
         self.threshold_ = (position[y == 1].min() + position[y == 0].max()) / 2
         return self
 
     def decision_function(self, X: np.ndarray) -> np.ndarray:
-        """The signed distance from the boundary found."""
         return self.position(X) - self.threshold_
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """1 on the far side of the boundary found, else 0."""
         return (self.decision_function(X) > 0).astype(np.int64)
 
 
@@ -78,12 +74,10 @@ class CircleLearner(LargeMargin):
 
     @staticmethod
     def position(X: np.ndarray) -> np.ndarray:
-        """The distance from the origin."""
         return np.hypot(*np.asarray(X, dtype=np.float64).T)
 
     @staticmethod
     def upwards(X: np.ndarray) -> np.ndarray:
-        """Away from the origin; from the origin itself to the right."""
         radius = np.hypot(*X.T)[:, None]
         return np.divide(X, radius, out=np.tile([1.0, 0.0], (len(X), 1)), where=radius > 0)
 
@@ -96,12 +90,10 @@ class LineLearner(LargeMargin):
 
     @staticmethod
     def position(X: np.ndarray) -> np.ndarray:
-        """The signed distance from x + y = 0."""
         return np.asarray(X, dtype=np.float64) @ DIAGONAL
 
     @staticmethod
     def upwards(X: np.ndarray) -> np.ndarray:
-        """The line's normal."""
         return np.tile(DIAGONAL, (len(X), 1))
 
 
@@ -116,25 +108,24 @@ class Mixture(NamedTuple):
     precisions: np.ndarray
 
     def log_parts(self, x: np.ndarray) -> np.ndarray:
-        """log π_m N(x; μ_m, Σ_m) of points x (n × d): n × M, but for a constant."""
+        """Return log π_m N(x; μ_m, Σ_m) of points x (n × d) up to a constant: n × M."""
         away = x[:, None, :] - self.means
         squares = (np.matmul(away[:, :, None, :], self.precisions)[:, :, 0, :] * away).sum(axis=2)
         return np.log(self.shares) + (np.linalg.slogdet(self.precisions)[1] - squares) / 2
 
 
 class Weighting(NamedTuple):
-    """W: a Gaussian of deviation `s` around the boundary; `project` gives its nearest points."""
+    """W: a Gaussian of deviation `s` around the boundary; `project` returns the nearest points of the boundary."""
 
     project: Projection
     s: float
 
     def log(self, x: np.ndarray) -> np.ndarray:
-        """log W(x) of points (n × d): n."""
         return -np.square(x - self.project(x)).sum(axis=1) / (2 * self.s**2)
 
 
 def log_density(mixture: Mixture, weighting: Weighting | None, x: np.ndarray) -> np.ndarray:
-    """log p of points x (n × d): n, but for a constant."""
+    """Return log p of points x (n × d) up to a constant."""
     return np.logaddexp.reduce(mixture.log_parts(x), axis=1) + (0.0 if weighting is None else weighting.log(x))
 
 
@@ -160,10 +151,10 @@ def climb(mixture: Mixture, weighting: Weighting | None, x: np.ndarray) -> np.nd
 
 
 def modes(mixture: Mixture, weighting: Weighting | None = None) -> np.ndarray:
-    """The modes (k × d) that mean shift reaches from the components' means, the highest first."""
+    """Return the modes (k × d) that mean shift reaches from the means of the components, the highest first."""
     ends = climb(mixture, weighting, mixture.means)
-    found: list[np.ndarray] = []
+    modes: list[np.ndarray] = []
     for end in ends[np.argsort(-log_density(mixture, weighting, ends), kind="stable")]:
-        if all(np.linalg.norm(end - other) > SAME for other in found):
-            found.append(end)
-    return np.array(found)
+        if all(np.linalg.norm(end - other) > SAME for other in modes):
+            modes.append(end)
+    return np.array(modes)

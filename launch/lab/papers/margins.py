@@ -1,7 +1,7 @@
-"""How PSBML finds the margin (Kamath et al. 2018, section 5): beside mean shift, and an SVM (table 1).
+"""PSBML near the margin, compared with mean shift and with an SVM (Kamath et al. 2018, section 5).
 
-In each of two made-up sets (`large_margin`) one number of a point, its position, tells the classes
-apart. What is found is JSON: numbers by row and column, curves as lists of x and y.
+In both synthetic sets (`large_margin`) one coordinate of a point, its position, separates the classes. Results are JSON values:
+numbers by row and column, curves as lists of x and y.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Torus
 from hpcml.methods.psbml.train import make_problem
 from hpcml.model import learner as learners
-from hpcml.slices import Look
+from hpcml.slices import StopCheck
 from launch.lab.papers.large_margin import SETS, Mixture, Weighting, modes
 
 GRID, NEIGHBOURHOOD, REPLACE = "3x3", "C9", 0.2  # as in the paper
@@ -41,8 +41,6 @@ FOLDS = 5
 
 
 class MarginSizes(NamedTuple):
-    """How much of the experiments is done."""
-
     rows: int = 2000  # of which a tenth validates
     cycles: int = 50
     grid_runs: int = 5  # of PSBML, and of mixtures on the grid, with other draws
@@ -54,35 +52,31 @@ QUICK = MarginSizes(300, 4, 1, 1, 2)
 
 
 class MarginGrid(Synchronous):
-    """PSBML on one rank, whose judges can be asked about any row (experiment 1)."""
+    """PSBML on one rank, whose judges can be applied to any row (experiment 1)."""
 
-    def weights(self, places: np.ndarray) -> np.ndarray:
-        """The selection weights of rows, still on the grid or not, if all nodes judged them."""
-        matrix = self.problem.read(places)
+    def weights(self, positions: np.ndarray) -> np.ndarray:
+        """Return the selection weights of rows as if all nodes judged them."""
+        matrix = self.problem.read(positions)
         fitness = np.min([learners.confidence(self._train(node, self.cycle), matrix) for node in self.slots], axis=0)
         return selection_weights(fitness, *finite_range(fitness))
 
 
 class MixtureGrid(Synchronous):
-    """The same cycle with rows of a weight given once for all (experiment 2).
-
-    The mixtures of the nodes' rows do not steer it: they are made only when modes are asked for.
-    """
+    """The same cycle with constant row weights (experiment 2). Mixtures are fitted only when modes are requested."""
 
     def __init__(self, problem: TorusProblem, weights: np.ndarray) -> None:
-        """`weights` (n) of the split's rows. Local; raises DataError, OSError, MemoryError."""
         super().__init__(problem, problem.first_slots)
         self.weights = weights
 
     def _train(self, node: int, cycle: int) -> object:
         return None
 
-    def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:
+    def _test(self, judges: dict[int, object], around: dict[int, Population], look: StopCheck) -> dict[int, np.ndarray]:
         return {node: 1.0 - self.weights[rows.positions] for node, rows in around.items()}
 
 
 class Experiments:
-    """The three experiments and Table 1 on the rows of a problem."""
+    """The three experiments and table 1 on the rows of a problem."""
 
     def __init__(self, name: str, problem: TorusProblem) -> None:
         self.problem, self.kind, self.options = problem, SETS[name], problem.options
@@ -95,15 +89,15 @@ class Experiments:
         self.edges = np.linspace(self.position[self.train].min(), self.position[self.train].max(), BINS + 1)
         self.reported = (0, self.options.cycles // 2, self.options.cycles)
 
-    def redrawn(self, run: int, problem: TorusProblem | None = None) -> TorusProblem:
-        """The same rows on the same nodes, with other draws."""
+    def with_other_draws(self, run: int, problem: TorusProblem | None = None) -> TorusProblem:
+        """Return the problem with the same rows on the same nodes and other random draws."""
         return replace(problem or self.problem, options=replace(self.options, seed=self.options.seed + run))
 
     def grids(self, n_runs: int) -> dict[str, Any]:
-        """Experiments 1 and 2: the numbers and curves of figures 3 and 6, but for modes."""
+        """Return the numbers and curves of figures 3 and 6 without modes (experiments 1 and 2)."""
         slots = {
-            "PSBML": [slots_of(MarginGrid(self.redrawn(run), self.problem.first_slots)) for run in range(n_runs)],
-            "mixtures": [slots_of(MixtureGrid(self.redrawn(run), self.weights)) for run in range(n_runs)],
+            "PSBML": [slots_of(MarginGrid(self.with_other_draws(run), self.problem.first_slots)) for run in range(n_runs)],
+            "mixtures": [slots_of(MixtureGrid(self.with_other_draws(run), self.weights)) for run in range(n_runs)],
         }
         numbers: dict[str, dict[str, float]] = {name: {} for name in (*slots, "both", "two runs of PSBML")}
         histograms: dict[str, dict[str, list[float]]] = {}
@@ -120,55 +114,52 @@ class Experiments:
                 numbers["two runs of PSBML"][f"distance, cycle {cycle}"] = float(np.mean([variation(a, b) for a, b in pairs]))
         return {"numbers": numbers, "edges": self.edges.tolist(), "histograms": histograms, "bands": self.bands(slots["PSBML"][0])}
 
-    def histogram(self, places: np.ndarray) -> np.ndarray:
-        """The shares of slots by position (BINS)."""
-        return np.histogram(self.position[places], self.edges)[0] / places.size
+    def histogram(self, positions: np.ndarray) -> np.ndarray:
+        return np.histogram(self.position[positions], self.edges)[0] / positions.size
 
     def bands(self, slots: list[np.ndarray]) -> dict[str, list[float]]:
-        """The share of slots in each band of distance, cycle by cycle."""
-        shares = np.array([np.histogram(self.distance[places], BANDS)[0] / places.size for places in slots])
+        shares = np.array([np.histogram(self.distance[positions], BANDS)[0] / positions.size for positions in slots])
         return dict(zip(band_names(BANDS), shares.T.tolist(), strict=True))
 
-    def modes(self, places: np.ndarray, run: int, weighting: Weighting | None) -> dict[str, np.ndarray]:
-        """The modes (k × 2) of a mixture of the rows of each class among some slots."""
+    def modes(self, positions: np.ndarray, run: int, weighting: Weighting | None) -> dict[str, np.ndarray]:
+        """Return the modes (k × 2) of a mixture for each class of the rows in the slots."""
         from sklearn.mixture import GaussianMixture
 
-        found = {}
+        by_class = {}
         for label, what in enumerate(("negative", "positive")):
-            rows = self.points[places[self.problem.classes.of[places] == label]]
+            rows = self.points[positions[self.problem.classes.of[positions] == label]]
             n = min(COMPONENTS, len(np.unique(rows, axis=0)))
             if n == 0:
-                found[what] = np.empty((0, 2))
+                by_class[what] = np.empty((0, 2))
                 continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 fitted = GaussianMixture(n, reg_covar=1e-5, random_state=run).fit(rows if len(rows) > 1 else rows[[0, 0]])
-            found[what] = modes(Mixture(fitted.weights_, fitted.means_, fitted.precisions_), weighting)
-        return found
+            by_class[what] = modes(Mixture(fitted.weights_, fitted.means_, fitted.precisions_), weighting)
+        return by_class
 
     def alone(self, n_runs: int) -> dict[str, Any]:
-        """Experiment 3: mixtures of the whole set, of its rows drawn by weight, without weights."""
+        """Return modes of mixtures of the whole set: without weights, and of rows drawn by weight (experiment 3)."""
         single = replace(self.problem, start=np.where(self.problem.start < 0, -1, 0), torus=Torus(1, 1, NEIGHBOURHOOD))
-        last = [slots_of(MixtureGrid(self.redrawn(run, single), self.weights))[-1] for run in range(n_runs)]
+        last = [slots_of(MixtureGrid(self.with_other_draws(run, single), self.weights))[-1] for run in range(n_runs)]
         kinds = {
             "modes without weights": [self.modes(self.train, run, None) for run in range(n_runs)],
             "modes, cycle 0": [self.modes(self.train, run, self.weighting) for run in range(n_runs)],
             "modes, last cycle": [self.modes(last[run], run, self.weighting) for run in range(n_runs)],
         }
-        numbers = {what: self.position_of(found) for what, found in kinds.items()}
-        points = {what: np.concatenate([*found[0].values()]).T.tolist() for what, found in kinds.items()}
+        numbers = {what: self.position_of(runs) for what, runs in kinds.items()}
+        points = {what: np.concatenate([*runs[0].values()]).T.tolist() for what, runs in kinds.items()}
         return {"numbers": numbers, "points": points}
 
-    def position_of(self, found: Sequence[dict[str, np.ndarray]]) -> dict[str, float]:
-        """The mean position of each class's modes over the runs, and its greater deviation."""
+    def position_of(self, runs: Sequence[dict[str, np.ndarray]]) -> dict[str, float]:
         means = {
-            label: [self.kind.position(run[label]).mean() for run in found if len(run[label])] for label in ("negative", "positive")
+            label: [self.kind.position(run[label]).mean() for run in runs if len(run[label])] for label in ("negative", "positive")
         }
         numbers = {label: float(np.mean(of)) for label, of in means.items() if of}
         return numbers | {"deviation": max(float(np.std(of)) for of in means.values() if of)}
 
     def weight_shares(self, edges: Sequence[float]) -> list[list[float]]:
-        """Figure 4: per cent of all weight on the grid by position (cycles × bands)."""
+        """Return the share (%) of all weight on the grid by band of position (cycles × bands), for figure 4."""
         grid, shares = MarginGrid(self.problem, self.problem.first_slots), []
         for _ in range(self.options.cycles):
             entries = grid.step().entries
@@ -177,7 +168,6 @@ class Experiments:
         return shares
 
     def overlaps(self) -> list[dict[str, float]]:
-        """Table 1 for the SVMs of least and greatest C."""
         grid = MarginGrid(self.problem, self.problem.first_slots)
         for _ in range(self.options.cycles):
             grid.step()
@@ -189,10 +179,7 @@ class Experiments:
 
 @contextmanager
 def experiments_on(name: str, path: Path, cycles: int, seed: int) -> Iterator[Experiments]:
-    """The rows of a made-up set on the torus with its large margin learner. Local.
-
-    Threads are of no use for arrays this small, and harm where cores are busy.
-    """
+    """Yield the experiments on a synthetic set. Uses one thread: arrays this small gain nothing from more."""
     comm, kind = mpi.self_comm(), SETS[name]
     options = PsbmlOptions(grid=GRID, neighbourhood=NEIGHBOURHOOD, replace=REPLACE, cycles=cycles, seed=seed)
     learner = learners.Learner(name, f"{kind.__module__}.{kind.__name__}", ())
@@ -201,39 +188,37 @@ def experiments_on(name: str, path: Path, cycles: int, seed: int) -> Iterator[Ex
 
 
 def band_names(edges: Sequence[float]) -> list[str]:
-    """The names of bands, of which the last has no end."""
     return [*(f"{low:g} to {high:g}" for low, high in pairwise(edges[:-1])), f"{edges[-2]:g} and more"]
 
 
 def variation(a: np.ndarray, b: np.ndarray) -> float:
-    """The total variation distance of two histograms of shares: 0 if equal, 1 if apart."""
+    """Return the total variation distance of two histograms of shares."""
     return float(np.abs(a - b).sum() / 2)
 
 
 def slots_of(grid: Synchronous) -> list[np.ndarray]:
-    """All slots of a grid, node by node, before its first cycle and after each."""
-    taken = [np.concatenate([*grid.slots.values()])]
+    """Return all slots of a grid, node by node, before the first cycle and after each."""
+    by_cycle = [np.concatenate([*grid.slots.values()])]
     for _ in range(grid.problem.options.cycles):
         grid.step()
-        taken.append(np.concatenate([*grid.slots.values()]))
-    return taken
+        by_cycle.append(np.concatenate([*grid.slots.values()]))
+    return by_cycle
 
 
 class SupportVectors(NamedTuple):
-    """Of an SVM: places among its training rows, their α, its C."""
+    """The support vectors of an SVM: positions among its training rows, α, and C."""
 
-    places: np.ndarray
+    positions: np.ndarray
     alphas: np.ndarray
     C: float
 
     @classmethod
     def of(cls, fitted: Any) -> SupportVectors:
-        """Those of a fitted SVC."""
         return cls(fitted.support_, np.abs(fitted.dual_coef_[0]), float(fitted.C))
 
 
 class Overlap(NamedTuple):
-    """Of the hardest rows and the support vectors, as shares; by chance: as of random rows."""
+    """Overlap of the hardest rows and the support vectors, as shares, and the shares expected for random rows."""
 
     vectors: float  # of highest α, as many as there are hard rows (or all), that are hard
     vectors_by_chance: float
@@ -244,10 +229,7 @@ class Overlap(NamedTuple):
 
 
 def support_vectors(X: np.ndarray, y: np.ndarray, kernel: str, seed: int) -> tuple[SupportVectors, SupportVectors]:
-    """Two SVMs of X (n × 2), y (n): of the least and greatest C that cross-validation finds best.
-
-    Classes that are easily told apart are so by many C, with few or many support vectors.
-    """
+    """Return the SVMs of the least and the greatest C with the best cross-validated accuracy; easy classes have many such C."""
     from sklearn.model_selection import StratifiedKFold, cross_val_score
     from sklearn.svm import SVC
 
@@ -259,31 +241,29 @@ def support_vectors(X: np.ndarray, y: np.ndarray, kernel: str, seed: int) -> tup
 
 
 def overlap(weights: np.ndarray, vectors: SupportVectors) -> Overlap:
-    """Table 1 for the weights (n) that PSBML gives the rows."""
     n = weights.size
     hard = hardest(weights, max(1, round(HARD * n)))
-    strongest = vectors.places[highest(vectors.alphas, hard.size)]
+    strongest = vectors.positions[highest(vectors.alphas, hard.size)]
     return Overlap(
         vectors=share_within(strongest, hard),
         vectors_by_chance=hard.size / n,
-        hard=share_within(hard, vectors.places),
-        hard_by_chance=vectors.places.size / n,
-        n_vectors=vectors.places.size,
+        hard=share_within(hard, vectors.positions),
+        hard_by_chance=vectors.positions.size / n,
+        n_vectors=vectors.positions.size,
         C=vectors.C,
     )
 
 
 def hardest(weights: np.ndarray, n: int) -> np.ndarray:
-    """The places of the n greatest weights, the first of equal ones."""
+    """Return the positions of the n greatest weights; ties: the first."""
     return np.sort(np.argsort(-weights, kind="stable")[:n])
 
 
 def highest(alphas: np.ndarray, n: int) -> np.ndarray:
-    """The places of the n greatest α, and of those equal to the last (all at C are equal)."""
+    """Return the positions of the n greatest α and of those equal to the last (all at the bound C are equal)."""
     least = np.sort(alphas)[::-1][min(n, alphas.size) - 1]
     return np.flatnonzero(alphas >= least * (1 - 1e-9))
 
 
-def share_within(some: np.ndarray, others: np.ndarray) -> float:
-    """The share of some rows that are among others."""
-    return float(np.isin(some, others).mean())
+def share_within(members: np.ndarray, others: np.ndarray) -> float:
+    return float(np.isin(members, others).mean())

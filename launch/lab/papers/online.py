@@ -1,6 +1,6 @@
-"""Single-pass learners (Carvalho & Cohen 2006): Winnows, voting, and features chosen on the way.
+"""Single-pass learners (Carvalho & Cohen 2006): Winnows, voting, and feature selection.
 
-Some of the numbers on these data were known before the rules of the claims were written, which follow the paper's words.
+The rules of the claims follow the words of the paper; some numbers on these data were known before the rules were written.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ OTHER = ("a9a", "vote", "breast_w", "nursery")
 
 
 def f1_table(study: PaperStudy, methods: dict[str, str]) -> Finding:
-    """F1 (%) of learners after one pass, in 5 folds; ranks and medians of texts, and of others."""
+    """F1 (%) after one pass in 5 folds, with medians and average ranks over text and other data."""
     rows = list(study.datasets(text=("--binary",)))
     files = [f"{each.train}:{ONE[each.name]}" if each.name in ONE else str(each.train) for each in rows]
     folds = ["--folds", "2"] * study.quick
     numbers: dict[str, dict[str, float]] = {each.name: {} for each in rows}
     for kind, more in (("intercept", ()), ("no-intercept", ("--no-bias",))):
-        some = [method for method in methods if (method in NO_INTERCEPT) == bool(more)]
+        chosen = [method for method in methods if (method in NO_INTERCEPT) == bool(more)]
         table = study.folder / f"{kind}.csv"
-        study.run("cv", *some, *files, "-o", table, *more, *folds)
+        study.run("cv", *chosen, *files, "-o", table, *more, *folds)
         names = {str(each.train): each.name for each in rows}
         for line in read_csv(table):
             numbers[names[line["data"]]][methods[line["method"]]] = float(line["f1"])
@@ -53,63 +53,61 @@ def f1_table(study: PaperStudy, methods: dict[str, str]) -> Finding:
 
 
 def of_groups(numbers: Numbers, texts: dict[str, bool], columns: Sequence[str]) -> dict[str, dict[str, float]]:
-    """The median F1 and the average rank of each column, over texts and over other data."""
-    found = {}
+    rows = {}
     for group in GROUPS:
-        some = np.array([[numbers[name][column] for column in columns] for name in numbers if texts[name] == (group == "text")])
-        if some.size:
-            ranks = np.array([rankdata(-np.round(row, 9)) for row in some]).mean(axis=0)
-            found[f"{group}, {MEDIAN}"] = dict(zip(columns, np.median(some, axis=0).tolist(), strict=True))
-            found[f"{group}, {RANK}"] = dict(zip(columns, ranks.tolist(), strict=True))
-    return found
+        chosen = np.array([[numbers[name][column] for column in columns] for name in numbers if texts[name] == (group == "text")])
+        if chosen.size:
+            ranks = np.array([rankdata(-np.round(row, 9)) for row in chosen]).mean(axis=0)
+            rows[f"{group}, {MEDIAN}"] = dict(zip(columns, np.median(chosen, axis=0).tolist(), strict=True))
+            rows[f"{group}, {RANK}"] = dict(zip(columns, ranks.tolist(), strict=True))
+    return rows
 
 
 table_3 = partial(f1_table, methods=LEARNERS | VOTED)
-table_4 = partial(f1_table, methods=BATCH)  # Modified Balanced Winnow beside what is trained on all rows at once
+table_4 = partial(f1_table, methods=BATCH)  # MBW and batch methods
 
 
 def _best(numbers: Numbers, row: str, column: str) -> bool:
-    """Whether a column has the least average rank."""
     return numbers[row][column] == min(numbers[row].values())
 
 
-@claim("table-3", "MBW is the best single-pass learner on text: of all ten it has the least average rank there")
-@claim("table-4", "On text MBW is better than all others, SVM included: it has the least average rank")
+@claim("table-3", "MBW is the best single-pass learner on text: the least average rank of all ten")
+@claim("table-4", "On text MBW is better than all others including the SVM: the least average rank")
 def _mbw_is_best_on_text(numbers: Numbers) -> bool:
     return _best(numbers, f"text, {RANK}", "MBW")
 
 
-@claim("table-3", "The Winnows are better than PA and ROMMA: none has a larger average rank, on text and elsewhere")
+@claim("table-3", "The Winnows are better than PA and ROMMA: no larger average rank, on text and on other data")
 def _winnows_before_additive(numbers: Numbers) -> bool:
     groups = [numbers[f"{group}, {RANK}"] for group in GROUPS]
     return all(max(ranks[name] for name in ("PW", "BW", "MBW")) <= min(ranks["PA"], ranks["ROMMA"]) for ranks in groups)
 
 
-@claim("table-3", "BW is better than PW in almost all tests: in at least two of three data sets")
+@claim("table-3", "BW is better than PW in almost all tests: on at least two of three datasets")
 def _balanced_before_positive(numbers: Numbers) -> bool:
     data = ending(numbers, RANK, MEDIAN, otherwise=True)
     return sum(row["BW"] > row["PW"] for row in data) >= 2 / 3 * len(data)
 
 
-@claim("table-3", "Where features are few voting helps every learner: no voted form has a lower median F1")
+@claim("table-3", "With few features voting improves every learner: no voted form has a lower median F1")
 def _voting_helps_elsewhere(numbers: Numbers) -> bool:
     medians = numbers[f"not text, {MEDIAN}"]
     return all(medians[f"v-{name}"] >= medians[name] for name in LEARNERS.values())
 
 
-@claim("table-3", "On text voting makes MBW and ROMMA worse: both voted forms have a lower median F1")
+@claim("table-3", "On text voting degrades MBW and ROMMA: both voted forms have a lower median F1")
 def _voting_does_not_help_on_text(numbers: Numbers) -> bool:
     medians = numbers[f"text, {MEDIAN}"]
     return medians["v-MBW"] < medians["MBW"] and medians["v-ROMMA"] < medians["ROMMA"]
 
 
-@claim("table-4", f"On text MBW is comparable to a linear SVM: its median F1 is at most {CLOSE:g} points lower")
+@claim("table-4", f"On text MBW is comparable to a linear SVM: a median F1 at most {CLOSE:g} points lower")
 def _close_to_svm(numbers: Numbers) -> bool:
     medians = numbers[f"text, {MEDIAN}"]
     return medians["MBW"] >= medians["SVM"] - CLOSE
 
 
-@claim("table-4", "Elsewhere the SVM is better than all others: it has the least average rank")
+@claim("table-4", "On other data the SVM is better than all others: the least average rank")
 def _svm_is_best_elsewhere(numbers: Numbers) -> bool:
     return _best(numbers, f"not text, {RANK}", "SVM")
 
@@ -119,16 +117,16 @@ SHARES = (0.3, 0.5, 0.7, 0.9, 1.0)
 
 
 def selection(study: PaperStudy, shares: Sequence[float], by: Sequence[str]) -> Finding:
-    """Return the test errors of MBW by number of features; a row for each data set and way to choose."""
+    """Test errors of MBW by number of features, a row for each dataset and selection method."""
     numbers: dict[str, dict[str, float]] = {}
     pictures = []
     for rows in study.datasets(text=("--binary",)):
         data, picture = rows.train, study.folder / f"{rows.train.stem}.png"
-        if not study.given:
+        if not study.user_data:
             data = rows.train.with_name(f"{rows.train.stem}-split.h5")
             study.run("split", rows.train, "-o", data, "--test-share", "0.2", "--force")
         call = partial(selection_errors, data, ONE.get(rows.name), by, shares, SIZES)
-        (errors,) = study.kept(f"{rows.train.stem}-errors", call)
+        (errors,) = study.compute_once(f"{rows.train.stem}-errors", call)
         draw(picture, rows.name, errors)
         pictures.append(picture)
         numbers |= {f"{rows.name}: {way}": line for way, line in errors.items()}
@@ -143,18 +141,16 @@ def _mean_errors(numbers: Numbers, name: str, ways: Iterable[str]) -> list[float
     return [float(np.mean(list(numbers[f"{name}: {way}"].values()))) for way in ways]
 
 
-@claim(
-    "figure-1", "The more of the kept features are important ones the better, P = 0.3 to 0.9: less error, in the mean over sizes"
-)
+@claim("figure-1", "A larger share P of important features is better, from 0.3 to 0.9: the mean error over the sizes falls")
 def _more_share_is_better(numbers: Numbers) -> bool:
-    found = _mean_errors(numbers, "Newsgroups", map(EFS.format, SHARES[:-1]))
-    return all(after < before for before, after in pairwise(found))
+    rows = _mean_errors(numbers, "Newsgroups", map(EFS.format, SHARES[:-1]))
+    return all(after < before for before, after in pairwise(rows))
 
 
-@claim("figure-1", "But a tenth of unimportant ones is better than none, of 1,000 kept features and more: less error at each size")
+@claim("figure-1", "A tenth of unimportant features is better than none from 1,000 features on: less error at each size")
 def _few_of_the_least_help(numbers: Numbers) -> bool:
-    some, none = (numbers["Newsgroups: " + EFS.format(share)] for share in (0.9, 1))
-    return all(some[str(size)] < none[str(size)] for size in SIZES if size >= 1000)
+    chosen, none = (numbers["Newsgroups: " + EFS.format(share)] for share in (0.9, 1))
+    return all(chosen[str(size)] < none[str(size)] for size in SIZES if size >= 1000)
 
 
 AS_GOOD = 0.01
@@ -162,8 +158,8 @@ AS_GOOD = 0.01
 
 @claim(
     "figure-2",
-    f"EFS with P = 0.9 is comparable to information gain and chi-square: its mean error is at most {AS_GOOD} above that of "
-    "the worse of them, on all data",
+    f"EFS with P = 0.9 is comparable to information gain and chi-square: a mean error at most {AS_GOOD} above the "
+    "worse of the two, on all datasets",
 )
 def _as_good_as_counts(numbers: Numbers) -> bool:
     names = [name.partition(":")[0] for name in numbers if name.endswith(": " + EFS.format(0.9))]
@@ -171,7 +167,7 @@ def _as_good_as_counts(numbers: Numbers) -> bool:
     return bool(every) and all(ours <= max(others) + AS_GOOD for ours, *others in every)
 
 
-@claim("figure-2", "On MovieReviews EFS is better than both at almost all sizes: at three of four or more")
+@claim("figure-2", "On MovieReviews EFS is better than both at almost all sizes: at three quarters or more")
 def _better_on_reviews(numbers: Numbers) -> bool:
     ours, *others = (numbers[f"MovieReviews: {way}"] for way in (EFS.format(0.9), *NAMES.values()))
     return sum(ours[size] < min(other[size] for other in others) for size in ours) >= 0.75 * len(ours)
@@ -179,8 +175,8 @@ def _better_on_reviews(numbers: Numbers) -> bool:
 
 @claim(
     "figure-2",
-    f"On Reuters EFS is worse than both only where few features are kept: at 10 to 100; above, by at most {AS_GOOD} worse "
-    "than the worse of them",
+    f"On Reuters EFS is worse than both only with few features (10 to 100); with more its error is at most {AS_GOOD} above "
+    "the worse of the two",
 )
 def _worse_with_few_on_reuters(numbers: Numbers) -> bool:
     ours, *others = (numbers[f"Reuters: {way}"] for way in (EFS.format(0.9), *NAMES.values()))

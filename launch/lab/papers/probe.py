@@ -1,4 +1,4 @@
-"""PROBE (Smith, Kim & Wilbur 2012): convex minimisation beside Pegasos and SVMperf."""
+"""PROBE (Smith, Kim & Wilbur 2012): convex minimisation, compared with Pegasos and SVMperf."""
 
 from __future__ import annotations
 
@@ -17,22 +17,20 @@ AVERAGE = "MeSH average"
 
 
 def table_1(study: PaperStudy) -> Finding:
-    """The corpora, as they are here."""
     numbers = {}
     for rows in study.datasets():
         with hpcml.Dataset(rows.train) as data:
-            some = len(LABELS.get(rows.name, ())) or (len(mesh.RARE) if rows.name == "MeSH" else data.n_labels)
+            n_labels = len(LABELS.get(rows.name, ())) or (len(mesh.RARE) if rows.name == "MeSH" else data.n_labels)
             splits = {what: float(data.split(name).size) for what, name in (("training", "train"), ("testing", "test"))}
-            row = {"subproblems": float(some), "examples": float(data.n_rows), "features": float(data.n_features)}
+            row = {"subproblems": float(n_labels), "examples": float(data.n_rows), "features": float(data.n_features)}
         numbers[rows.name] = row | splits
     return Finding(numbers)
 
 
 def table_2(study: PaperStudy) -> Finding:
-    """How many rows the paper's headings have here."""
     _, counts, names = mesh.headings(study)
-    found = {name: counts.rows.get(name, 0) for name in (*mesh.RARE, *mesh.FREQUENT)}
-    numbers = {name: {"number": float(n), "percent": 100 * n / counts.n_rows} for name, n in found.items()}
+    results = {name: counts.rows.get(name, 0) for name in (*mesh.RARE, *mesh.FREQUENT)}
+    numbers = {name: {"number": float(n), "percent": 100 * n / counts.n_rows} for name, n in results.items()}
     return Finding(numbers, (f"headings of tables 4 and 6: {'; '.join(names)}",))
 
 
@@ -63,22 +61,20 @@ def _no_more_iterations(numbers: Numbers) -> bool:
     return numbers["Average, PROBE"]["iterations"] <= numbers["Average, Pegasos"]["iterations"]
 
 
-def with_average(found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """The rows of headings, and the mean of each column."""
-    return {name: dict(row) for name, row in found.items()} | {AVERAGE: means(found.values())}
+def with_average(results: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    return {name: dict(row) for name, row in results.items()} | {AVERAGE: means(results.values())}
 
 
 def table_4(study: PaperStudy) -> Finding:
-    """MAP, break-even and iterations of three methods for each of the rare headings."""
-    found = mesh.compared(study, METHODS, "--no-bias")
-    names = list(found["PROBE"])
-    rows = {name: {f"{method} {what}": v for method, lines in found.items() for what, v in lines[name].items()} for name in names}
-    others = mesh.compared(study, {method: name for method, name in METHODS.items() if method != "pegasos"})
+    results = mesh.compare_methods(study, METHODS, "--no-bias")
+    names = list(results["PROBE"])
+    rows = {name: {f"{method} {what}": v for method, lines in results.items() for what, v in lines[name].items()} for name in names}
+    others = mesh.compare_methods(study, {method: name for method, name in METHODS.items() if method != "pegasos"})
     with_one = ", ".join(f"{name} {means(lines.values())['MAP']:.3f}" for name, lines in others.items())
     return Finding(with_average(rows), (f"Pegasos has an intercept, as in the paper; mean MAP of the others with one: {with_one}",))
 
 
-@claim("table-4", "PROBE has the best average: neither Pegasos nor SVMperf has a higher mean MAP or BE")
+@claim("table-4", "PROBE has the best average: no higher mean MAP or BE of Pegasos or SVMperf")
 def _best_average(numbers: Numbers) -> bool:
     row = numbers[AVERAGE]
     return all(
@@ -90,7 +86,7 @@ def _of_headings(numbers: Numbers) -> list[Mapping[str, float]]:
     return ending(numbers, AVERAGE, otherwise=True)
 
 
-@claim("table-4", "No algorithm is superior on all headings: none has the highest BE, or shares it, on each")
+@claim("table-4", "No algorithm is superior on all headings: none has the highest or an equal BE on every heading")
 def _none_always_best(numbers: Numbers) -> bool:
     rows = _of_headings(numbers)
     return not any(all(row[f"{m} BE"] == max(row[f"{o} BE"] for o in METHODS.values()) for row in rows) for m in METHODS.values())
@@ -103,16 +99,16 @@ def _fewest_iterations(numbers: Numbers) -> bool:
 
 
 def table_5(study: PaperStudy) -> Finding:
-    """Quality and cost for headings of about the paper's shares, one at a time."""
+    """Measures and cost for one heading at a time, with shares near those of the paper."""
     rows, counts, _ = mesh.headings(study)
     numbers: dict[str, dict[str, float]] = {}
     notes = []
-    for share, name in list(mesh.frequent(counts).items())[: 1 if study.quick else None]:
+    for share, name in list(mesh.choose_frequent(counts).items())[: 1 if study.quick else None]:
         folder = study.folder / f"share-{share:g}"
         mesh.train_methods(study, rows, folder, LARGE, "--no-bias", "--lambda", mesh.LAMBDA, "--label", name)
         for method, title in LARGE.items():
             numbers[f"{share:g} %, {title}"] = mesh.means_of(study, rows, folder / method, "BE", "iterations", "seconds")
-        notes.append(f"{share:g} %: {name}, which {counts.rows[name]:,} of {counts.n_rows:,} rows have")
+        notes.append(f"{share:g} %: {name}, {counts.rows[name]:,} of {counts.n_rows:,} rows")
     for method in LARGE.values():
         numbers[f"Average, {method}"] = means(ending(numbers, method))
     return Finding(numbers, tuple(notes))
@@ -121,7 +117,7 @@ def table_5(study: PaperStudy) -> Finding:
 NEAR = 0.02
 
 
-@claim("table-5", f"PROBE's mean BE is about that of SVMperf: at most {NEAR} apart")
+@claim("table-5", f"PROBE's mean BE is close to that of SVMperf: at most {NEAR} apart")
 def _as_good_as_svmperf(numbers: Numbers) -> bool:
     return abs(numbers["Average, PROBE"]["BE"] - numbers["Average, SVMperf"]["BE"]) <= NEAR
 
@@ -133,7 +129,7 @@ def _better_than_liblinear(numbers: Numbers) -> bool:
 
 @claim(
     "table-5",
-    "SVMperf's time beside PROBE's grows with the positive rows: for each of the three most frequent headings more than "
+    "The time of SVMperf relative to PROBE grows with the positive rows: larger for each of the three most frequent headings than "
     "for the rarest",
 )
 def _svmperf_slows_with_positives(numbers: Numbers) -> bool:
@@ -143,7 +139,7 @@ def _svmperf_slows_with_positives(numbers: Numbers) -> bool:
     return min(ratios[share] for share in mesh.SHARES[:3]) > ratios[mesh.SHARES[-1]]
 
 
-@claim("table-5", "PROBE takes the least memory on average")
+@claim("table-5", "PROBE needs the least memory on average")
 def _least_memory(numbers: Numbers) -> bool:
     return all(numbers["Average, PROBE"]["GB"] < numbers[f"Average, {other}"]["GB"] for other in ("SVMperf", "LIBLINEAR"))
 
@@ -152,23 +148,22 @@ LOSSES = {"hinge": "PROBE (SVM)", "huber": "PROBE (Huber)", "logistic": "PROBE (
 
 
 def table_6(study: PaperStudy) -> Finding:
-    """Break-even of PROBE with three losses, and of SVMperf."""
     rows, _, headings = mesh.headings(study)
     runs = {name: study.folder / loss for loss, name in LOSSES.items()} | {"SVMperf": study.folder / "svmperf"}
     shared = ("--no-bias", "--lambda", mesh.LAMBDA, *flags("--label", headings))
     for loss, name in LOSSES.items():
         study.run("train", "probe", rows.train, "-o", runs[name], "--loss", loss, *shared)
     study.run("train", "svmperf", rows.train, "-o", runs["SVMperf"], *mesh.EXACT, *shared)
-    found = {name: mesh.judged(study, run, rows) for name, run in runs.items()}
-    return Finding(with_average({label: {name: found[name][label]["BE"] for name in runs} for label in found["SVMperf"]}))
+    results = {name: mesh.measure_labels(study, run, rows) for name, run in runs.items()}
+    return Finding(with_average({label: {name: results[name][label]["BE"] for name in runs} for label in results["SVMperf"]}))
 
 
-@claim("table-6", f"Huber's loss gives the same BE as the hinge: the means are at most {NEAR} apart")
+@claim("table-6", f"Huber's loss gives the same BE as the hinge loss: the means differ by at most {NEAR} apart")
 def _huber_is_as_good(numbers: Numbers) -> bool:
     return abs(numbers[AVERAGE]["PROBE (Huber)"] - numbers[AVERAGE]["PROBE (SVM)"]) <= NEAR
 
 
-@claim("table-6", "Maximum entropy is consistently inferior: a lower BE than the hinge's for nine of ten headings")
+@claim("table-6", "Maximum entropy is consistently inferior: a lower BE than the hinge loss for nine of ten headings")
 def _maxent_is_worse(numbers: Numbers) -> bool:
     rows = _of_headings(numbers)
     worse = sum(row["PROBE (MaxEnt)"] < row["PROBE (SVM)"] for row in rows)

@@ -1,4 +1,4 @@
-"""The pictures of the PSBML paper's figures, of the numbers that its exhibits have found."""
+"""Figures of the PSBML paper, drawn from the numbers of its exhibits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Series = Mapping[str, tuple[Any, Any]]  # x and y, sequences of one length, by n
 
 
 def draw_lines(path: Path, panels: Sequence[tuple[Series, dict[str, Any]]]) -> None:
-    """Panels of lines beside each other, each with what matplotlib's `set` takes. Local."""
+    """Draw panels of lines; each panel has the arguments of matplotlib's `set`."""
     with drawn(path, 6.5 * len(panels), 5) as figure:
         for axes, (series, properties) in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
             for (name, (x, y)), colour in zip(series.items(), COLOURS, strict=False):
@@ -29,23 +29,19 @@ def draw_lines(path: Path, panels: Sequence[tuple[Series, dict[str, Any]]]) -> N
 
 
 def draw_points(path: Path, sets: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Points of the plane (n × 2) with their classes (n), a panel for each set. Local."""
+    """Draw a panel for each set: points (n × 2) coloured by class (n)."""
     with drawn(path, 6.5 * len(sets), 6) as figure:
         for axes, (name, (points, classes)) in zip(np.atleast_1d(figure.subplots(1, len(sets))), sets.items(), strict=True):
             for label, colour in enumerate((BLUE, ORANGE)):
-                some = points[classes == label]
+                members = points[classes == label]
                 what = ("negative", "positive")[label]
-                axes.scatter(*some.T, s=4, color=colour, linewidths=0, rasterized=True, label=what)
+                axes.scatter(*members.T, s=4, color=colour, linewidths=0, rasterized=True, label=what)
             axes.set(title=name, xlabel="x", ylabel="y")
             axes.legend(loc="upper right", markerscale=3)
 
 
 def draw_margin(path: Path, grids: dict[str, Any], modes: dict[str, Any], of: type, points: np.ndarray) -> None:
-    """Figures 3 and 6: where slots are after half of the cycles and all, bands, modes. Local.
-
-    grids, modes: what `margins.Experiments` finds; of: the set's class in `large_margin`; points:
-    the rows (n × 2).
-    """
+    """Draw figures 3 and 6. grids, modes: results of `margins.Experiments`; of: the class in `large_margin`; points: n × 2."""
     with drawn(path, 13, 10.5) as figure:
         panels = figure.subplots(2, 2)
         start, *later = grids["histograms"]
@@ -74,7 +70,6 @@ def _draw_histogram(axes: Axes, grids: dict[str, Any], start: str, cycle: str, o
 
 
 def _draw_modes(axes: Axes, modes: dict[str, Any], of: Any, points: np.ndarray) -> None:
-    """The rows, the boundary, and the modes of the mixtures without a grid."""
     reach = 1.03 * float(np.abs(points).max())
     axes.set_axisbelow(True)
     axes.scatter(*points.T, **GREY)

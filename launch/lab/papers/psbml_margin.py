@@ -1,4 +1,4 @@
-"""Section 5 of the PSBML paper, the rows near the margin: figures 2 to 6, table 1; and figure 8."""
+"""Section 5 of the PSBML paper, rows near the margin: figures 2 to 6 and table 1; also figure 8."""
 
 from __future__ import annotations
 
@@ -26,23 +26,21 @@ LEAST_OVERLAP = 85.0  # per cent
 
 
 def sizes(study: PaperStudy) -> MarginSizes:
-    """How much is done."""
     return QUICK if study.quick else MarginSizes()
 
 
 def made_set(study: PaperStudy, name: str, rows: int, seed: int = 0) -> Path:
-    """A made-up set without splits."""
     return study.converted(f"{name}-{seed}", "synthetic", name, "--rows", rows, "--seed", seed)
 
 
-def asked(name: str, path: Path, cycles: int, seed: int, experiment: str, *content: Any) -> Any:
-    """Return the result of an experiment (a method of `Experiments`) on a set."""
+def run_experiment(name: str, path: Path, cycles: int, seed: int, experiment: str, *content: Any) -> Any:
+    """Return the result of a method of `Experiments` on a set."""
     with experiments_on(name, path, cycles, seed) as experiments:
         return getattr(experiments, experiment)(*content)
 
 
 def points_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """All points of a set (n × 2) and their classes (n), 0 or 1. Local."""
+    """Return all points of a set (n × 2) and their classes (n), 0 or 1."""
     with hpcml.Dataset(path) as data:
         return np.asarray(data.matrix().toarray(), dtype=np.float64), np.diff(data.labels().indptr)
 
@@ -50,22 +48,20 @@ def points_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
 # Figures 2, 5 and 8
 
 
-def pictured(names: Sequence[str]) -> Callable[[PaperStudy], Finding]:
-    """Makes the picture of sets, and the share of positive points."""
-
+def draw_sets(names: Sequence[str]) -> Callable[[PaperStudy], Finding]:
     def make(study: PaperStudy) -> Finding:
-        found = {name: points_of(made_set(study, name, sizes(study).rows)) for name in names}
-        picture = study.picture(draw_points, found)
-        numbers = {name: {"points": float(of.size), "positive %": 100 * float(of.mean())} for name, (_, of) in found.items()}
+        results = {name: points_of(made_set(study, name, sizes(study).rows)) for name in names}
+        picture = study.picture(draw_points, results)
+        numbers = {name: {"points": float(of.size), "positive %": 100 * float(of.mean())} for name, (_, of) in results.items()}
         return Finding(numbers, pictures=(picture,))
 
     return make
 
 
-figure_2, figure_5, figure_8 = pictured(("circle",)), pictured(("gaussians",)), pictured(("checkerboard", "sine"))
+figure_2, figure_5, figure_8 = draw_sets(("circle",)), draw_sets(("gaussians",)), draw_sets(("checkerboard", "sine"))
 
 
-@claim("figure-2", "As many points are positive as lie beyond 0.4 in the square, within 3 standard errors")
+@claim("figure-2", "The share of positive points is that of the square beyond radius 0.4, within 3 standard errors")
 def _as_stated(numbers: Numbers) -> bool:
     row = numbers["circle"]
     share = 1 - np.pi * 0.4**2 / 4
@@ -76,14 +72,12 @@ def _as_stated(numbers: Numbers) -> bool:
 
 
 def near_margin(name: str) -> Callable[[PaperStudy], Finding]:
-    """Makes the three experiments on a set."""
-
     def make(study: PaperStudy) -> Finding:
         how = sizes(study)
         path = made_set(study, name, how.rows)
-        ask = partial(asked, name, path, how.cycles, 0)
+        ask = partial(run_experiment, name, path, how.cycles, 0)
         both = (partial(ask, "grids", how.grid_runs), partial(ask, "alone", how.runs))
-        grids, modes = study.kept("experiments", *both)
+        grids, modes = study.compute_once("experiments", *both)
         picture = study.picture(draw_margin, grids, modes, SETS[name], points_of(path)[0])
         return Finding(grids["numbers"] | modes["numbers"], pictures=(picture,))
 
@@ -98,8 +92,7 @@ def _gather(numbers: Numbers) -> bool:
     return all(first < half < last and last >= 50 for first, half, last in shares)
 
 
-def claims_of(name: str) -> tuple[Claim, ...]:
-    """The claims of figures 3 and 6, and of the text beside them."""
+def claims_about(name: str) -> tuple[Claim, ...]:
     distance = f"total variation distance of the mean histograms at most {ALIKE}"
 
     def modes_move(numbers: Numbers) -> bool:
@@ -112,7 +105,9 @@ def claims_of(name: str) -> tuple[Claim, ...]:
             f"PSBML and mixtures have nearly the same distribution after 25 and 50 cycles: {distance}",
             lambda numbers: all(numbers["both"][f"distance, cycle {cycle}"] <= ALIKE for cycle in (25, 50)),
         ),
-        Claim("On both grids the slots nearer than 0.1 to the boundary grow from cycle to cycle, to half of all or more", _gather),
+        Claim(
+            "On both grids the share of slots within 0.1 of the boundary grows from cycle 0 to 25 to 50, to at least half", _gather
+        ),
         Claim(
             "Weights move the modes to the boundary: within 0.1 after 50 cycles, nearer than without weights, in both classes",
             modes_move,
@@ -120,8 +115,8 @@ def claims_of(name: str) -> tuple[Claim, ...]:
     )
 
 
-figure_3, FIGURE_3 = near_margin("circle"), claims_of("circle")
-figure_6, FIGURE_6 = near_margin("gaussians"), claims_of("gaussians")
+figure_3, FIGURE_3 = near_margin("circle"), claims_about("circle")
+figure_6, FIGURE_6 = near_margin("gaussians"), claims_about("gaussians")
 
 # Figure 4
 
@@ -130,29 +125,28 @@ BAND_NAMES = band_names(RADII)
 
 
 def figure_4(study: PaperStudy) -> Finding:
-    """The share of all weight on the grid by radius, cycle by cycle, in per cent."""
     how = sizes(study)
     path = made_set(study, "circle", how.rows)
-    ask = partial(asked, "circle", path, how.cycles, 0)
-    (shares,) = study.kept("weights", partial(ask, "weight_shares", RADII))
+    ask = partial(run_experiment, "circle", path, how.cycles, 0)
+    (shares,) = study.compute_once("weights", partial(ask, "weight_shares", RADII))
     of = dict(zip(BAND_NAMES, zip(*shares, strict=True), strict=True))
     cycles = np.arange(1, how.cycles + 1)
     near = {name: (cycles, values) for name, values in of.items() if name in AT_THE_MARGIN}
     far = {name: (cycles, values) for name, values in of.items() if name not in AT_THE_MARGIN}
     label = {"xlabel": "cycle", "ylabel": "share of all weight (%)"}
     panels = [(far, label | {"title": "radius far from 0.4"}), (near, label | {"title": "radius near 0.4"})]
-    shown = [cycle for cycle in SHOWN_CYCLES if cycle <= how.cycles]
-    numbers = {f"radius {name}": {f"cycle {cycle}": values[cycle - 1] for cycle in shown} for name, values in of.items()}
-    return Finding(numbers, ("of the weight of all rows on the grid, per cent",), (study.picture(draw_lines, panels),))
+    reported = [cycle for cycle in SHOWN_CYCLES if cycle <= how.cycles]
+    numbers = {f"radius {name}": {f"cycle {cycle}": values[cycle - 1] for cycle in reported} for name, values in of.items()}
+    return Finding(numbers, ("per cent of the weight of all rows on the grid",), (study.picture(draw_lines, panels),))
 
 
-@claim("figure-4", "The share of the weight at a radius of 0.3 to 0.4 and of 0.4 to 0.5 grows, over cycles 1, 10, 25, 50")
+@claim("figure-4", "The shares of weight at radius 0.3 to 0.4 and 0.4 to 0.5 grow over the cycles 1, 10, 25 and 50")
 def _near_grow(numbers: Numbers) -> bool:
     rows = [[numbers[f"radius {band}"][f"cycle {cycle}"] for cycle in SHOWN_CYCLES] for band in AT_THE_MARGIN]
     return all(a < b for row in rows for a, b in pairwise(row))
 
 
-@claim("figure-4", "That of every other radius is at most half as large in cycle 50 as in cycle 1")
+@claim("figure-4", "The share at every other radius is at most half as large in cycle 50 as in cycle 1")
 def _far_decay(numbers: Numbers) -> bool:
     rows = [numbers[f"radius {band}"] for band in BAND_NAMES if band not in AT_THE_MARGIN]
     return all(row["cycle 50"] <= row["cycle 1"] / 2 for row in rows)
@@ -162,34 +156,32 @@ def _far_decay(numbers: Numbers) -> bool:
 
 
 def table_1(study: PaperStudy) -> Finding:
-    """Of the support vectors of highest α those among PSBML's hardest tenth, and the reverse."""
+    """Support vectors of highest α among the hardest tenth of the rows, and hard rows among the support vectors."""
     how, numbers = sizes(study), {}
     for name in SETS:
         paths = [made_set(study, name, how.rows, seed) for seed in range(how.seeds)]
-        calls = (partial(asked, name, path, how.cycles, seed, "overlaps") for seed, path in enumerate(paths))
-        found = study.kept(name, *calls)
-        for which, lines in zip(("least C", "greatest C"), zip(*found, strict=True), strict=True):
+        calls = (partial(run_experiment, name, path, how.cycles, seed, "overlaps") for seed, path in enumerate(paths))
+        results = study.compute_once(name, *calls)
+        for which, lines in zip(("least C", "greatest C"), zip(*results, strict=True), strict=True):
             numbers[f"{name}, {which}"] = overlap_row([Overlap(**line) for line in lines])
-    return Finding(numbers, ("overlap: of the support vectors of highest α those among the hardest tenth of the rows",))
+    return Finding(numbers, ("overlap: share of the support vectors of highest α that are among the hardest tenth of the rows",))
 
 
-def overlap_row(found: Sequence[Overlap]) -> dict[str, float]:
-    """A row of table 1, in per cent."""
-    shares = [100 * each.vectors for each in found]
+def overlap_row(results: Sequence[Overlap]) -> dict[str, float]:
+    shares = [100 * each.vectors for each in results]
     return {
         "overlap": fmean(shares),
         "deviation": float(np.std(shares, ddof=1)),
-        "by chance": 100 * fmean(each.vectors_by_chance for each in found),
-        "hard rows that are vectors": 100 * fmean(each.hard for each in found),
-        "support vectors": fmean(each.n_vectors for each in found),
-        "C": median(each.C for each in found),
+        "by chance": 100 * fmean(each.vectors_by_chance for each in results),
+        "hard rows that are vectors": 100 * fmean(each.hard for each in results),
+        "support vectors": fmean(each.n_vectors for each in results),
+        "C": median(each.C for each in results),
     }
 
 
 def overlaps(name: str) -> Claim:
-    """Return the claim about a set."""
     return Claim(
-        f"{name}: of the support vectors of highest α (SVM of least C) at least {LEAST_OVERLAP:.0f} % are hard rows",
+        f"{name}: at least {LEAST_OVERLAP:.0f} % of the support vectors of highest α (SVM with the least C) are hard rows",
         lambda numbers: numbers[f"{name}, least C"]["overlap"] >= LEAST_OVERLAP,
     )
 

@@ -1,4 +1,4 @@
-"""How good PSBML is, and with what options: figure 7 and tables 2 to 4 of the PSBML paper."""
+"""Quality of PSBML by its options: figure 7 and tables 2 to 4 of the PSBML paper."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ SIDES = (3, 4, 5, 6, 7)
 ROWS_OF_A_SET = 8000  # of table 4
 NEIGHBOURHOODS, RATES = ("L5", "L9", "C9", "C13"), (0.1, 0.2, 0.4, 0.6)
 SHOWN = (1, 5, 10, 20, 30)  # cycles of figure 7
-TEST = -2  # in the place of the node on which a row begins: it is compared on
+TEST = -2  # in place of the initial node: rows for comparison
 
 
 def p_value(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The p-value of a paired t-test; 1 where all pairs are equal."""
+    """Return p of a paired t-test; 1 if all pairs are equal."""
     from scipy.stats import ttest_rel
 
     return 1.0 if list(ours) == list(theirs) else float(ttest_rel(ours, theirs).pvalue)
 
 
 def spread(classes: np.ndarray, rows: np.ndarray, n_nodes: int, share: float, seed: int) -> np.ndarray:
-    """Return where each row begins: its node, VALIDATION or TEST. Of each class as many rows test as validate."""
+    """Return the initial node of each row, or VALIDATION or TEST. Each class has as many test as validation rows."""
     order = np.lexsort((rng.bits(seed, "psbml spread", rows), classes))
     sizes = np.bincount(classes)
-    place = np.arange(classes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    number = np.arange(classes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     aside = np.repeat(validation_sizes(sizes, share), sizes)
     start = np.full(classes.size, VALIDATION, dtype=np.int32)
-    dealt = order[place >= 2 * aside]
+    dealt = order[number >= 2 * aside]
     start[dealt] = np.arange(dealt.size) % n_nodes
-    start[order[(place >= aside) & (place < 2 * aside)]] = TEST
+    start[order[(number >= aside) & (number < 2 * aside)]] = TEST
     return start
 
 
 def areas_of_seed(path: Path, seed: int, settings: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the areas under the ROC curve of cycle 0 and of the chosen cycle, on the rows to compare on."""
+    """Return the ROC areas of cycle 0 and of the selected cycle, on the rows for comparison."""
     options = PsbmlOptions(seed=seed, split="all", **settings)
     with hpcml.Dataset(path) as dataset:
         problem = make_problem(mpi.self_comm(), dataset, parse_learner(options.base), options)
@@ -72,10 +72,10 @@ def areas_of_seed(path: Path, seed: int, settings: Mapping[str, Any]) -> tuple[f
 
 
 def areas_by_seed(study: PaperStudy, rows: PaperRows, name: str, **options: object) -> tuple[list[float], list[float]]:
-    """Return the areas under the ROC curve, per cent, of cycle 0 and of the chosen cycle, for each seed."""
+    """Return the ROC areas (%) of cycle 0 and of the selected cycle, for each seed."""
     short = {"cycles": 1} if study.quick else {}
     calls = (partial(areas_of_seed, rows.train, seed, {**short, **options}) for seed in range(2 if study.quick else SEEDS))
-    pairs = study.kept(f"{rows.train.stem}-{name}", *calls)
+    pairs = study.compute_once(f"{rows.train.stem}-{name}", *calls)
     before, after = ([100 * pair[k] for pair in pairs] for k in (0, 1))
     return before, after
 
@@ -84,7 +84,6 @@ def areas_by_seed(study: PaperStudy, rows: PaperRows, name: str, **options: obje
 
 
 def figure_7(study: PaperStudy) -> Finding:
-    """Error on rows set aside, and distinct rows, by cycle, of neighbourhoods and of rates."""
     numbers: dict[str, dict[str, float]] = {}
     curves: dict[str, np.ndarray] = {}
     cycles, seeds = (2, 1) if study.quick else (30, 10)
@@ -103,7 +102,7 @@ def figure_7(study: PaperStudy) -> Finding:
 
 
 def course(study: PaperStudy, rows: PaperRows, *options: object) -> np.ndarray:
-    """Error in per cent and distinct rows of the cycles from 0 on (cycles × 2)."""
+    """Return error (%) and distinct rows of the cycles from 0 on (cycles × 2)."""
     run = study.folder / "-".join([rows.train.stem, *map(str, options[1::2])])
     fixed = ("--grid", "5x5", "--split", "all", "--validation-share", 0.3)
     study.run("train", "psbml", rows.train, "-o", run, *fixed, *options)
@@ -111,7 +110,6 @@ def course(study: PaperStudy, rows: PaperRows, *options: object) -> np.ndarray:
 
 
 def course_row(curve: np.ndarray) -> dict[str, float]:
-    """A row of figure 7."""
     error, left = curve.T
     row = {f"error, cycle {cycle}": float(error[cycle]) for cycle in SHOWN if cycle < error.size}
     row |= {"least error": float(error[1:].min()), "in cycle": float(1 + error[1:].argmin())}
@@ -119,7 +117,6 @@ def course_row(curve: np.ndarray) -> dict[str, float]:
 
 
 def column(numbers: Numbers, names: Sequence[str], what: str) -> list[float]:
-    """A column of some rows."""
     return [numbers[name][what] for name in names]
 
 
@@ -138,7 +135,6 @@ def _wide_overfit(numbers: Numbers) -> bool:
 
 
 def least_error(names: Sequence[str], best: str, numbers: Numbers) -> bool:
-    """Whether one has the least error of all."""
     return numbers[best]["least error"] <= min(column(numbers, names, "least error"))
 
 
@@ -148,10 +144,10 @@ def _rates_hasten(numbers: Numbers) -> bool:
 
 
 FIGURE_7 = (
-    Claim("L5 lowers the error most slowly: after 5 cycles it is the highest", _l5_is_slow),
-    Claim("L9 and C13 lower it faster than C9 (5 cycles), and it then rises more (from its least to cycle 30)", _wide_overfit),
+    Claim("L5 reduces the error most slowly: the highest error after 5 cycles", _l5_is_slow),
+    Claim("L9 and C13 reduce the error faster than C9 (5 cycles), and it rises more from its minimum to cycle 30", _wide_overfit),
     Claim("C9 has the least error of the four neighbourhoods", partial(least_error, BY_NEIGHBOURHOOD, "C9, Pr 0.2")),
-    Claim("A greater Pr leaves fewer rows after 10 cycles, and from 0.2 on a higher least error", _rates_hasten),
+    Claim("A larger Pr leaves fewer rows after 10 cycles, and from 0.2 on a higher least error", _rates_hasten),
     Claim("Pr = 0.2 has the least error of the four", partial(least_error, BY_RATE, "C9, Pr 0.2")),
 )
 
@@ -159,7 +155,6 @@ FIGURE_7 = (
 
 
 def table_2(study: PaperStudy) -> Finding:
-    """Areas under the ROC curve by the size of the grid, and p against 3x3."""
     numbers: dict[str, dict[str, float]] = {}
     for rows in study.datasets():
         sides = [f"{side}x{side}" for side in SIDES[: 2 if study.quick else None]]
@@ -170,14 +165,14 @@ def table_2(study: PaperStudy) -> Finding:
 
 
 def with_tests(numbers: Numbers) -> list[str]:
-    """The datasets whose sizes were compared. Raises KeyError if there are none."""
+    """Return the datasets with a test of grid sizes. Raises KeyError if there are none."""
     names = [name for name in numbers if f"{name}, p" in numbers]
     if not names:
         raise KeyError("p")
     return names
 
 
-@claim("table-2", f"No grid's area differs significantly from that of 3x3 (paired t-test, p < {SIGNIFICANT})")
+@claim("table-2", f"No area differs significantly from that of the 3x3 grid (paired t-test, p < {SIGNIFICANT})")
 def _same_by_size(numbers: Numbers) -> bool:
     return min(p for name in with_tests(numbers) for p in numbers[f"{name}, p"].values()) >= SIGNIFICANT
 
@@ -192,24 +187,22 @@ def _near_by_size(numbers: Numbers) -> bool:
 
 
 def table_3(study: PaperStudy) -> Finding:
-    """The sizes of the datasets; of one file all rows are training rows, as in the paper."""
     return Finding({rows.name: sizes_of(rows) for rows in study.datasets()})
 
 
 def sizes_of(rows: PaperRows) -> dict[str, float]:
-    """Rows and features of a dataset. Local."""
     with hpcml.Dataset(rows.train) as data:
-        found = {"train rows": float(data.n_rows), "features": float(data.n_features)}
+        results = {"train rows": float(data.n_rows), "features": float(data.n_features)}
     if rows.test != rows.train:
         with hpcml.Dataset(rows.test) as data:
-            found["test rows"] = float(data.n_rows)
-    return found
+            results["test rows"] = float(data.n_rows)
+    return results
 
 
 PAPERS_SIZES = {"Adult": (32560, 123), "W8A": (49749, 300), "ICJNN1": (49990, 22), "Cover": (581012, 54)}
 
 
-@claim("table-3", "Adult, W8A, ICJNN1 and Cover have the paper's training rows, but for one at most, and features")
+@claim("table-3", "Adult, W8A, ICJNN1 and Cover have the training rows of the paper, within one row, and its features")
 def _same_sizes(numbers: Numbers) -> bool:
     pairs = ((numbers[name], of) for name, of in PAPERS_SIZES.items())
     return all(abs(row["train rows"] - n) <= 1 and row["features"] == d for row, (n, d) in pairs)
@@ -219,7 +212,6 @@ def _same_sizes(numbers: Numbers) -> bool:
 
 
 def table_4(study: PaperStudy) -> Finding:
-    """Areas of three base learners on all training rows (cycle 0) and of PSBML with them."""
     numbers: dict[str, dict[str, float]] = {}
     for rows in study.datasets(most=ROWS_OF_A_SET):
         for name, base in [*BASES.items()][: 2 if study.quick else None]:
@@ -231,7 +223,7 @@ def table_4(study: PaperStudy) -> Finding:
 
 
 def gains(numbers: Numbers, base: str) -> list[int]:
-    """By dataset: 1 if PSBML is significantly better than a base learner, -1 if worse, else 0."""
+    """Return 1 for each dataset where PSBML is significantly better than the base learner, −1 where it is worse, else 0."""
     rows = ending(numbers, f", {base}")
     return [int(np.sign(row["difference"])) if row["p"] < SIGNIFICANT else 0 for row in rows]
 
@@ -241,9 +233,9 @@ TABLE_4 = (
         f"With naive Bayes PSBML is significantly better (paired t-test, p < {SIGNIFICANT}) on all datasets",
         lambda numbers: min(gains(numbers, "NB")) > 0,
     ),
-    Claim("With C4.5 it is significantly worse on none", lambda numbers: min(gains(numbers, "C4.5")) >= 0),
+    Claim("With C4.5 PSBML is significantly worse on no dataset", lambda numbers: min(gains(numbers, "C4.5")) >= 0),
     Claim(
-        "With a linear SVM it is significantly better on three",
+        "With a linear SVM PSBML is significantly better on three datasets",
         lambda numbers: sum(gain > 0 for gain in gains(numbers, "Linear SVM")) >= 3,
     ),
 )

@@ -1,4 +1,4 @@
-"""How PSBML's time and memory grow (figures 9 to 11 of the paper), asynchronous runs (table 6)."""
+"""Time and memory of PSBML by rows and ranks (figures 9 to 11 of the paper), asynchronous runs (table 6)."""
 
 from __future__ import annotations
 
@@ -25,28 +25,26 @@ LINEAR = (0.8, 1.2)  # exponents that are called linear
 
 
 def board(study: PaperStudy, rows: int) -> Path:
-    """A checkerboard of so many points, all to train on."""
     return study.converted(f"checkerboard-{rows}", "synthetic", "checkerboard", "--rows", rows, "--seed", 1)
 
 
 def per_cycle(study: PaperStudy, run: Path) -> float:
-    """The mean seconds of a cycle of the grid, without those of judging it."""
+    """Return the mean seconds of a cycle of the grid, without its evaluation."""
     return fmean(float(line["seconds"]) for line in read_csv(run / "history.csv") if line["cycle"] != "0")
 
 
 def drawn(study: PaperStudy, what: str, sizes: Sequence[float], measure: str, values: Sequence[float]) -> tuple[Path]:
-    """The picture of how a measure grows or falls."""
     axes = {"xlabel": what, "ylabel": measure, "xscale": "log", "yscale": "log"}
     return (study.picture(draw_lines, [({"PSBML (C4.5), checkerboard": (sizes, values)}, axes)]),)
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """b of values ≈ a · size^b by least squares of the logarithms."""
+    """Return b of values ≈ a · size^b by least squares of the logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def by_size(study: PaperStudy, measure: str) -> Finding:
-    """Train on checkerboards of growing size; `measure`: seconds per cycle, or MiB."""
+    """Train on checkerboards of growing size. `measure`: seconds per cycle, or MiB."""
     values, cycles = [], 2 if study.quick else 10
     sizes = QUICK_SIZES if study.quick else SIZES
     for rows in sizes:
@@ -64,11 +62,11 @@ figure_9 = partial(by_size, measure="seconds per cycle")
 figure_11 = partial(by_size, measure="MiB")  # peak resident memory of the largest rank; its growth above that of the smallest size
 
 
-SAID = f"rows^b with b from {LINEAR[0]} to {LINEAR[1]}, of the three largest sizes"
+LINEAR_FIT = f"rows^b with b from {LINEAR[0]} to {LINEAR[1]}, fitted to the three largest sizes"
 
 
-@claim("figure-9", f"The seconds of a cycle grow linearly with the rows: as {SAID}")
-@claim("figure-11", f"The peak of memory above that of the smallest size grows linearly: as {SAID}")
+@claim("figure-9", f"The time per cycle grows linearly with the rows: as {LINEAR_FIT}")
+@claim("figure-11", f"Peak memory above that of the smallest size grows linearly: as {LINEAR_FIT}")
 def _linear(numbers: Numbers) -> bool:
     return LINEAR[0] <= numbers["growth"]["exponent"] <= LINEAR[1]
 
@@ -77,18 +75,18 @@ def _linear(numbers: Numbers) -> bool:
 
 
 def figure_10(study: PaperStudy) -> Finding:
-    """Seconds per cycle on some of the ranks: all numbers that divide theirs."""
-    found, cycles = {}, 2 if study.quick else 10
+    """Seconds per cycle on every number of ranks that divides the number of ranks."""
+    values, cycles = {}, 2 if study.quick else 10
     path = board(study, QUICK_SIZES[1] if study.quick else ROWS_AT_ONCE)
     for n_ranks in (n for n in range(1, study.ranks + 1) if study.ranks % n == 0):
         run = study.folder / f"run-on-{n_ranks}"
         study.run("train", "psbml", path, "-o", run, *OPTIONS, cycles, ranks=n_ranks)
-        found[n_ranks] = per_cycle(study, run)
-    numbers = {plural(n, "rank"): {"seconds per cycle": seconds, "speed-up": found[1] / seconds} for n, seconds in found.items()}
-    return Finding(numbers, pictures=drawn(study, "ranks", [*found], "seconds per cycle", [*found.values()]))
+        values[n_ranks] = per_cycle(study, run)
+    numbers = {plural(n, "rank"): {"seconds per cycle": seconds, "speed-up": values[1] / seconds} for n, seconds in values.items()}
+    return Finding(numbers, pictures=drawn(study, "ranks", [*values], "seconds per cycle", [*values.values()]))
 
 
-@claim("figure-10", "A cycle is faster on n ranks than on one by at least 0.7 n")
+@claim("figure-10", "A cycle on n ranks is at least 0.7 n times as fast as on one rank")
 def _faster_by_ranks(numbers: Numbers) -> bool:
     of = {int(name.split()[0]): row["speed-up"] for name, row in numbers.items() if name.endswith((" rank", " ranks"))}
     if max(of, default=1) == 1:
@@ -104,7 +102,6 @@ SLOW = ("--slow-rank", 0, "--slow-factor", 2)
 
 
 def has_gpu() -> bool:
-    """Return whether there is a CUDA device with a driver."""
     try:
         from numba import cuda
     except ImportError:
@@ -113,9 +110,6 @@ def has_gpu() -> bool:
 
 
 def table_6(study: PaperStudy) -> Finding:
-    """Areas of synchronous and asynchronous runs, and of those on a GPU if there is one; the time
-    that they save where one rank is slow.
-    """
     modes = MODES if has_gpu() else {mode: MODES[mode] for mode in (SYNC, ASYNC)}
     numbers: dict[str, dict[str, float]] = {name: {} for name in (*modes, "p", "p, GPU", "Async Speedup", "GPU Speedup")}
     seeds, cycles = (2, 2) if study.quick else (5, 20)
@@ -142,14 +136,14 @@ def table_6(study: PaperStudy) -> Finding:
 
 NONE = f"differ significantly on no dataset (paired t-test, p < {SIGNIFICANT})"
 TABLE_6 = (
-    Claim(f"Areas of asynchronous runs {NONE}", lambda numbers: min(numbers["p"].values()) >= SIGNIFICANT),
+    Claim(f"The areas of asynchronous runs {NONE}", lambda numbers: min(numbers["p"].values()) >= SIGNIFICANT),
     Claim(
-        "Asynchronous runs take at least a tenth less time on every dataset (median of the seeds)",
+        "Asynchronous runs need at least 10 % less time on every dataset (median of the seeds)",
         lambda numbers: min(numbers["Async Speedup"].values()) >= 0.1,
     ),
-    Claim(f"Areas of runs on a GPU {NONE}", lambda numbers: min(numbers["p, GPU"].values()) >= SIGNIFICANT),
+    Claim(f"The areas of GPU runs {NONE}", lambda numbers: min(numbers["p, GPU"].values()) >= SIGNIFICANT),
     Claim(  # the paper's least is 3.3
-        "Runs on a GPU are at least 3 times as fast on every dataset (median of the seeds)",
+        "GPU runs are at least 3 times as fast on every dataset (median of the seeds)",
         lambda numbers: min(numbers["GPU Speedup"].values()) >= 3,
     ),
 )

@@ -1,4 +1,4 @@
-"""How fast PSBML is beside others: tables 5 and 7 of the PSBML paper."""
+"""Speed of PSBML and other trainers: tables 5 and 7 of the PSBML paper."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ SVC_ROWS = 40_000  # that the RBF SVC is trained on
 COSTS, WIDTHS = (10, 1000), (0.1, 1, 10, 100)  # C and γ that are tried for it
 
 
-def trained(study: PaperStudy, who: str, train: Path, test: Path) -> tuple[float, dict[str, Any]]:
-    """Seconds of a command that trains, and what `evaluate` says of the model."""
+def train_model(study: PaperStudy, who: str, train: Path, test: Path) -> tuple[float, dict[str, Any]]:
     method, *options = MACHINES[who]
     run = study.folder / f"{train.stem}-{method}"
     seconds = study.run("train", method, train, "-o", run, *options).seconds
@@ -35,7 +34,6 @@ def trained(study: PaperStudy, who: str, train: Path, test: Path) -> tuple[float
 
 
 def machines_of(study: PaperStudy) -> list[str]:
-    """Return the machines that are compared; in the quick form LibLinear and PSBML."""
     return [who for who in MACHINES if not study.quick or who in ("LibLinear", OURS)]
 
 
@@ -43,21 +41,20 @@ def machines_of(study: PaperStudy) -> list[str]:
 
 
 def table_5(study: PaperStudy) -> Finding:
-    """Seconds and accuracy on a checkerboard and a sine wave of a million points."""
     numbers: dict[str, dict[str, float]] = {}
     for name in BOARDS[: 1 if study.quick else None]:
         n_rows = 600 if study.quick else 1_000_000
         path = study.converted(name, "synthetic", name, "--rows", n_rows, "--test-share", 0.1)
         for who in machines_of(study):
-            seconds, measures = trained(study, who, path, path)
+            seconds, measures = train_model(study, who, path, path)
             accuracy = 100 - 100 * measures["micro"]["misclassified"] / measures["n_rows"]
             numbers[f"{name}, {who}"] = {"seconds": seconds, "accuracy": accuracy}
-        (numbers[f"{name}, LibSVM"],) = study.kept(f"{name}-svc", partial(rbf_svc, path))
+        (numbers[f"{name}, LibSVM"],) = study.compute_once(f"{name}-svc", partial(rbf_svc, path))
     return Finding(numbers)
 
 
 def rbf_svc(path: Path) -> dict[str, float]:
-    """scikit-learn's RBF SVC on SVC_ROWS training rows; C, γ by a tenth of them. Local."""
+    """Return seconds and accuracy of scikit-learn's RBF SVC on SVC_ROWS rows; C and γ are chosen on a tenth of them."""
     from sklearn.svm import SVC
 
     with hpcml.Dataset(path) as data:
@@ -78,13 +75,11 @@ def rbf_svc(path: Path) -> dict[str, float]:
 
 
 def most_accurate(name: str) -> Claim:
-    """Return the claim that PSBML is the most accurate one on a set."""
-
     def holds(numbers: Numbers) -> bool:
         ours = numbers[f"{name}, {OURS}"]["accuracy"]
         return ours >= max(row["accuracy"] for what, row in numbers.items() if what.startswith(f"{name}, "))
 
-    return Claim(f"PSBML is the most accurate one on the {name} set", holds)
+    return Claim(f"PSBML is the most accurate classifier on the {name} set", holds)
 
 
 def _linear_are_poor(numbers: Numbers) -> bool:
@@ -94,18 +89,17 @@ def _linear_are_poor(numbers: Numbers) -> bool:
 
 TABLE_5 = (
     *map(most_accurate, BOARDS),
-    Claim("Linear machines, made for speed, are at least 20 points less accurate than PSBML on both", _linear_are_poor),
+    Claim("Linear classifiers are at least 20 points less accurate than PSBML on both sets", _linear_are_poor),
 )
 
 # Table 7
 
 
 def table_7(study: PaperStudy) -> Finding:
-    """Seconds, misclassified rows, areas under ROC and precision-recall curve on KDD Cup 1999."""
     numbers: dict[str, dict[str, float]] = {}
     for rows in study.datasets():
         for who in machines_of(study):
-            seconds, measures = trained(study, who, rows.train, rows.test)
+            seconds, measures = train_model(study, who, rows.train, rows.test)
             micro = measures["micro"]
             quality = {"misclassified": micro["misclassified"], "ROC": 100 * micro["auc"], "PRC": 100 * micro["average_precision"]}
             numbers[f"{study.prefix(rows.name)}{who}"] = {"seconds": seconds} | quality
@@ -113,7 +107,7 @@ def table_7(study: PaperStudy) -> Finding:
 
 
 def ahead(numbers: Numbers, column: str, sign: float = 1.0) -> float:
-    """How far PSBML is ahead of the best other one (a minus: behind)."""
+    """Return the lead of PSBML over the best other machine (negative: behind)."""
     others = [sign * row[column] for who, row in numbers.items() if who != OURS]
     return sign * numbers[OURS][column] - max(others)
 

@@ -1,4 +1,4 @@
-"""The papers, by name: their texts are in PAPER.toml, their code in the module PAPER or in the one that an exhibit names."""
+"""Papers by name: texts are in PAPER.toml, code in the module PAPER or in the module that an exhibit names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def paper_named(name: str) -> Paper:
 
 
 def _exhibit(about: dict[str, Any], code: str) -> Exhibit:
-    """Return the exhibit table-3 of a module: `table_3` makes it; its claims are those of `claim("table-3", …)` and `TABLE_3`."""
+    """Return an exhibit: `table_3` of the module computes table-3; its claims are those of `claim("table-3", …)` and `TABLE_3`."""
     module, name = import_module(f"launch.lab.papers.{code}"), about["name"].replace("-", "_")
     claims = (*CLAIMS.get((module.__name__, about["name"]), ()), *getattr(module, name.upper(), ()))
     about |= {"page": about.get("page", 0), "lacks": about.get("lacks", "").format_map(vars(module))}
@@ -32,16 +32,14 @@ def _exhibit(about: dict[str, Any], code: str) -> Exhibit:
 
 
 def all_papers() -> list[Paper]:
-    """Return all papers, in the order of the page."""
     return [paper_named(name) for name in NAMES]
 
 
 def listing() -> str:
-    """Return the list of all tables and figures, a line each."""
     lines = []
     for paper in all_papers():
         lines += ["", f"{paper.name}: {paper.source}"]
         for exhibit in paper.exhibits:
-            why = "" if exhibit.make else f" (cannot be made: {exhibit.lacks})"
+            why = "" if exhibit.make else f" (cannot be computed: {exhibit.lacks})"
             lines.append(f"  {exhibit.name:16} {exhibit.title}{why}")
-    return "\n".join([*lines[1:], "", "Make one: python -m launch.lab paper PAPER EXHIBIT -o FOLDER [DATA.h5 …] [--quick]"])
+    return "\n".join([*lines[1:], "", "Compute one: python -m launch.lab paper PAPER EXHIBIT -o FOLDER [DATA.h5 …] [--quick]"])

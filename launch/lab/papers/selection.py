@@ -85,21 +85,21 @@ def errors_of_label(
     def wrong(weights: np.ndarray, intercept: float) -> int:
         return int(np.count_nonzero((X_test @ weights + intercept > 0) != y_test))
 
-    found = []
+    errors = []
     w, intercept = fit(X, y)
     for share in shares if "efs" in by else ():
         chosen = [best(np.abs(w + THETA), present > 0, size, share) for size in sizes]
-        found.append([wrong(np.where(np.isin(np.arange(w.size), some), w, 0.0), intercept) for some in chosen])
+        errors.append([wrong(np.where(np.isin(np.arange(w.size), features), w, 0.0), intercept) for features in chosen])
     positive = X[y]
     both = np.bincount(positive.indices[positive.data != 0], minlength=X.shape[1])
     for score in (score for name, score in (("ig", information_gain), ("chi2", chi_square)) if name in by):
         scores, line = score(both, present, int(y.sum()), y.size), []
         for size in sizes:
-            some, weights = best(scores, present > 0, size), np.zeros(w.size)
-            weights[some], b = fit(X[:, some], y)
+            features, weights = best(scores, present > 0, size), np.zeros(w.size)
+            weights[features], b = fit(X[:, features], y)
             line.append(wrong(weights, b))
-        found.append(line)
-    return np.array(found)
+        errors.append(line)
+    return np.array(errors)
 
 
 def selection_errors(data: Path, label: str | None, by: Sequence[str], shares: Sequence[float], sizes: Sequence[int]) -> Errors:

@@ -1,7 +1,7 @@
 """Precision in the first ranks of random splits, and the bootstrap shift test (Wilbur 2000).
 
 Each split holds out `top` rows of a label and the same share of the other rows. A classifier of the remaining rows ranks
-them. The rows of a split are drawn from a key by their numbers in the file, and so are the same in every process.
+them. The rows of a split depend only on a key and their numbers in the file, so they are the same in every process.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ def precision_of_split(path: Path, label: str, methods: Sequence[str], top: int,
     rows = np.arange(has.size)
     out, order = held_out(key, has, top), np.lexsort((rows, bits(key, "order", rows)))
     train, random_state = order[~out[order]], int(bits(key, "cross-validation", np.array(split))) >> 32
-    found = []
+    precisions = []
     for method in methods:
         classifier = CLASSIFIERS[method]()
         if "random_state" in classifier.get_params():
             classifier.set_params(random_state=random_state)
         classifier.fit(X[train], has[train].astype(np.int64))
-        found.append(precision_at(classifier.decision_function(X[out]), has[out], top))
-    return found
+        precisions.append(precision_at(classifier.decision_function(X[out]), has[out], top))
+    return precisions
 
 
 def shift_test(differences: np.ndarray, seed: int) -> np.ndarray:

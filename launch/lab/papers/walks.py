@@ -1,6 +1,6 @@
-"""How PROBE converges on MeSH headings beside PROBE* and IDEAL, which know w* (PROBE 2012, figures 1 to 3).
+"""Convergence of PROBE, and of PROBE* and IDEAL, which know w*, on MeSH headings (PROBE 2012, figures 1 to 3).
 
-All three walk from w₁ = 0 along the subgradient, `w_{t+1} = w_t − η g(w_t)`, on all rows in double precision, and differ in η
+All three move from w₁ = 0 along the subgradient, `w_{t+1} = w_t − η g(w_t)`, on all rows in double precision, and differ in η
 alone. For any η, by convexity,
 
     ‖w_{t+1} − w*‖² ≤ ‖w_t − w*‖² + η²‖g‖² − 2η (f(w_t) − f(w*))        (paper, equation 2)
@@ -116,16 +116,16 @@ def walk(
         "PROBE*": lambda w, f, g: _ratio(f - f_star, g),
         "IDEAL": lambda w, f, g: _ratio(g @ (w - w_star), g) if f > f_star else 0.0,
     }
-    found: dict[str, dict[str, list]] = {}
+    results: dict[str, dict[str, list]] = {}
     for name, rule in rules.items():
-        trace = found[name] = {"distance": [], "f": [], "break_even": []}
-        n_steps = max_steps if name == "PROBE" else len(found["PROBE"]["f"])
+        trace = results[name] = {"distance": [], "f": [], "break_even": []}
+        n_steps = max_steps if name == "PROBE" else len(results["PROBE"]["f"])
         for t, (w, f, last) in enumerate(iterates(evaluate, n_weights, rule, n_steps), start=1):
             trace["distance"].append(float(np.linalg.norm(w - w_star)))
             trace["f"].append(f)
             if t % EVERY == 0 or last:
                 trace["break_even"].append((t, break_even(w)))
-    return found
+    return results
 
 
 def walk_label(data: Path, run: Path, label: str) -> dict[str, dict[str, list]]:
@@ -146,14 +146,14 @@ def walk_label(data: Path, run: Path, label: str) -> dict[str, dict[str, list]]:
 def walked(study: PaperStudy) -> tuple[dict[str, dict[str, dict[str, list]]], tuple[Path, ...]]:
     """Walk three headings (the first, the middle and the last of the rare ones); return the walks by heading, and pictures."""
     rows, _, every = mesh.headings(study)
-    some = every[:1] if study.quick else list(dict.fromkeys((every[0], every[len(every) // 2], every[-1])))
+    headings = every[:1] if study.quick else list(dict.fromkeys((every[0], every[len(every) // 2], every[-1])))
     run = study.folder / "probe"
-    study.run("train", "probe", rows.train, "-o", run, "--no-bias", "--lambda", mesh.LAMBDA, *flags("--label", some))
-    found = study.kept("walks", *(partial(walk_label, rows.train, run, name) for name in some))
-    pictures = [study.folder / f"{safe(name)}.png" for name in some]
-    for name, traces, picture in zip(some, found, pictures, strict=True):
+    study.run("train", "probe", rows.train, "-o", run, "--no-bias", "--lambda", mesh.LAMBDA, *flags("--label", headings))
+    results = study.compute_once("walks", *(partial(walk_label, rows.train, run, name) for name in headings))
+    pictures = [study.folder / f"{safe(name)}.png" for name in headings]
+    for name, traces, picture in zip(headings, results, pictures, strict=True):
         draw(picture, name, traces)
-    return dict(zip(some, found, strict=True)), tuple(pictures)
+    return dict(zip(headings, results, strict=True)), tuple(pictures)
 
 
 STYLES = {
@@ -207,19 +207,19 @@ def _steps(row: Mapping[str, float]) -> float:
 
 FIGURE_1 = (
     Claim(
-        "PROBE* and IDEAL come nearer to w* at every step: no step away",
+        "PROBE* and IDEAL approach w* at every step: the distance never grows",
         lambda numbers: all(row["steps away"] == 0 for name in ALGORITHMS[1:] for row in ending(numbers, f": {name}")),
     ),
     Claim(
-        "IDEAL is always nearer to w* than PROBE* (or as near), at every step that both take",
+        "IDEAL is at least as near to w* as PROBE* at every step that both make",
         lambda numbers: all(row["IDEAL as near, %"] == 100 for row in ending(numbers, ": PROBE*")),
     ),
     Claim(
-        "PROBE steps away from w* at times, for one heading at least",
+        "PROBE sometimes moves away from w*: for at least one heading",
         lambda n: any(row["steps away"] > 0 for row in ending(n, ": PROBE")),
     ),
     Claim(
-        "PROBE sometimes converges more rapidly than PROBE*: for one heading at least it is first to come within a tenth of ‖w*‖",
+        "PROBE sometimes converges faster than PROBE*: for at least one heading it is the first within a tenth of ‖w*‖",
         lambda n: any(_steps(ours) < _steps(star) for ours, star in zip(ending(n, ": PROBE"), ending(n, ": PROBE*"), strict=True)),
     ),
 )
@@ -239,9 +239,9 @@ def figure_2(study: PaperStudy) -> Finding:
 
 
 FIGURE_2 = (
-    Claim("f rises again and again, for each heading: ten times at least", lambda n: all(row["rises"] >= 10 for row in n.values())),
+    Claim("f rises repeatedly: at least ten times for each heading", lambda n: all(row["rises"] >= 10 for row in n.values())),
     Claim(
-        "It rises whether w has moved away from w* or not: for each heading some rises come nearer to w*",
+        "f also rises where w approaches w*: at some steps for each heading",
         lambda n: all(row["rises nearer to w*"] > 0 for row in n.values()),
     ),
 )
@@ -259,11 +259,11 @@ def figure_3(study: PaperStudy) -> Finding:
 
 FIGURE_3 = (
     Claim(
-        "BE rises steadily for two of three headings: the last is at most 0.01 below the best, and above that of step 10",
+        "BE rises steadily for two of three headings: the last is at most 0.01 below the best, and above the value at step 10",
         lambda n: sum(row["best"] - row["last"] <= 0.01 and row["last"] > row["at 10"] for row in n.values()) >= 2,
     ),
     Claim(
-        "It declines only slightly after an early maximum: nowhere by more than 0.05",
+        "BE declines only slightly after an early maximum: by at most 0.05",
         lambda n: all(row["best"] - row["last"] <= 0.05 for row in n.values()),
     ),
 )

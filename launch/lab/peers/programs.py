@@ -1,6 +1,6 @@
 """Other trainers of one-versus-rest models, as programs: `python programs.py NAME FOLDER`.
 
-It imports nothing of hpcml, since the Python that has a trainer need not have hpcml. FOLDER has X.npz and Y.npz (training rows; Y
+This module imports nothing of hpcml because the Python of a trainer may lack it. FOLDER has X.npz and Y.npz (training rows; Y
 has a column for each label to train), X_test.npz and problem.json. The program writes result.json, and weights.npz (labels ×
 features), scores.npy (test rows × labels) or best.npy (test rows × 5 labels, best first, −1 for none). Seconds are those from the
 matrices in memory to the model in memory or on disk.
@@ -35,7 +35,7 @@ HINGES = {"hinge": "L2R_L1LOSS_SVC_DUAL", "squared-hinge": "L2R_L2LOSS_SVC_DUAL"
 
 
 class ProgramInput(NamedTuple):
-    """The problem of each column of Y: ½‖w‖² + C Σ ℓ without a bias, or what `l1` is about."""
+    """The problem of each column of Y: ½‖w‖² + C Σ ℓ without a bias, or the L1 problem if `l1`."""
 
     X: sp.csr_matrix  # float32, training rows
     Y: sp.csr_matrix  # float32, ones
@@ -51,7 +51,7 @@ class ProgramInput(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of training: seconds, the process's peak of memory by then, all threads' processor time."""
+    """Cost of training: seconds, peak memory of the process, CPU time of all threads."""
 
     seconds: float
     peak_mib: float
@@ -59,7 +59,7 @@ class Cost(NamedTuple):
 
 
 class PeerModel(NamedTuple):
-    """The cost of training, and weights, scores, or best labels with the speed of finding them."""
+    """The cost of training, and weights, scores, or best labels with the prediction speed."""
 
     cost: Cost
     weights: sp.csr_matrix | None = None
@@ -69,7 +69,7 @@ class PeerModel(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """A trainer: what to install, what to import, what it is, what of it is timed."""
+    """A trainer: package to install, module to import, description, and the part that is timed."""
 
     package: str
     module: str
@@ -81,7 +81,6 @@ class Peer(NamedTuple):
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, Cost]:
-    """The result of `work`, and its cost."""
     begin, cpu = time.perf_counter(), time.process_time()
     result = work()
     seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
@@ -90,7 +89,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, Cost]:
 
 
 def napkinxc(problem: ProgramInput) -> PeerModel:
-    """napkinXC's binary relevance: DiSMEC's scheme, LIBLINEAR's solver, a label after another."""
+    """Train napkinXC's binary relevance: the scheme of DiSMEC with LIBLINEAR's solver, one label after another."""
     from napkinxc.models import BR
 
     solver = {"liblinear_c": problem.C, "liblinear_eps": problem.tolerance, "liblinear_max_iter": problem.max_passes}
@@ -103,27 +102,27 @@ def napkinxc(problem: ProgramInput) -> PeerModel:
 
 
 def read_napkinxc(content: bytes, n_features: int) -> sp.csr_matrix:
-    """The weights in weights.bin (version 0.7): feature j is number j + 2; signs may be turned."""
+    """Read weights.bin (version 0.7): feature j has number j + 2; signs may be inverted."""
     (n_labels,) = struct.unpack_from("<i", content)
-    place, rows = 4, []
+    offset, rows = 4, []
     for _ in range(n_labels):
-        _, first_class, _, _, _, size, n_nonzero, sparse = struct.unpack_from("<iiiQQQQ?", content, place)
-        place += struct.calcsize("<iiiQQQQ?")
+        _, first_class, _, _, _, size, n_nonzero, sparse = struct.unpack_from("<iiiQQQQ?", content, offset)
+        offset += struct.calcsize("<iiiQQQQ?")
         row = np.zeros(max(size, n_features + 2), np.float32)  # of a sparse one `size` is only up to its last weight
         if sparse:
-            pairs = np.frombuffer(content, [("j", "<i4"), ("w", "<f4")], n_nonzero, place)
+            pairs = np.frombuffer(content, [("j", "<i4"), ("w", "<f4")], n_nonzero, offset)
             row[pairs["j"]] = pairs["w"]
-            place += pairs.nbytes
+            offset += pairs.nbytes
         else:
-            row[:size] = np.frombuffer(content, "<f4", size, place)
-            place += 4 * size
-        place += 1  # whether gradients follow: they do not
+            row[:size] = np.frombuffer(content, "<f4", size, offset)
+            offset += 4 * size
+        offset += 1  # whether gradients follow: they do not
         rows.append(sp.csr_matrix(row[2 : n_features + 2] * (1 if first_class else -1)))
     return sp.vstack(rows, format="csr")
 
 
 def pecos(problem: ProgramInput) -> PeerModel:
-    """PECOS: a tree whose one cluster has all labels, so each row is a negative of each label."""
+    """Train PECOS with one cluster of all labels, so each row is a negative of each label."""
     from pecos.xmc.base import MLModel, MLProblem
 
     matrices = MLProblem(problem.X, problem.Y, threads=problem.threads)
@@ -144,7 +143,7 @@ def pecos(problem: ProgramInput) -> PeerModel:
 
 
 def vowpal(problem: ProgramInput) -> PeerModel:
-    """Vowpal Wabbit: one pass of its online rule (hinge), one thread; without C and tolerance."""
+    """Train Vowpal Wabbit: one pass of its online rule (hinge), one thread; C and tolerance have no effect."""
     from vowpalwabbit import Workspace
 
     n_labels = problem.Y.shape[1]
@@ -176,14 +175,13 @@ def vowpal(problem: ProgramInput) -> PeerModel:
 
 
 def _vowpal_lines(X: sp.csr_matrix) -> list[str]:
-    """The rows as Vowpal Wabbit reads them, without labels."""
     ends = X.indptr[1:-1]
     rows = zip(np.split(X.indices, ends), np.split(X.data, ends), strict=True)
     return ["| " + " ".join(f"{j}:{x:.9g}" for j, x in zip(*row, strict=True)) for row in rows]
 
 
 def omikuji(problem: ProgramInput) -> PeerModel:
-    """Omikuji's label trees (Parabel), by default: a label sees some rows, a row some labels."""
+    """Train Omikuji's label trees (Parabel) with defaults: a label sees some rows, a row some labels."""
     from omikuji import Model
 
     n_features, text = problem.X.shape[1] - problem.bias, problem.folder / "train.txt"  # it adds a constant feature itself
@@ -199,21 +197,20 @@ def omikuji(problem: ProgramInput) -> PeerModel:
     model.init_prediction_thread_pool(problem.threads)
     model.densify_weights()  # as its own program does before it predicts
     rows = [[(j, x) for j, x in zip(*map(np.ndarray.tolist, row), strict=True) if j < n_features] for row in _rows(problem.X_test)]
-    found, predicting = timed(lambda: [model.predict(row, top_k=BEST) for row in rows])
+    predictions, predicting = timed(lambda: [model.predict(row, top_k=BEST) for row in rows])
     best = np.full((len(rows), BEST), -1, np.int32)
-    for place, labels in enumerate(found):
-        best[place, : len(labels)] = [label for label, _ in labels]
+    for offset, labels in enumerate(predictions):
+        best[offset, : len(labels)] = [label for label, _ in labels]
     return PeerModel(cost, best=best, rows_per_second=len(rows) / predicting.cpu_seconds)
 
 
 def _rows(matrix: sp.csr_matrix) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The columns and values of each row."""
     for begin, end in pairwise(matrix.indptr.tolist()):
         yield matrix.indices[begin:end], matrix.data[begin:end]
 
 
 def liblinear(problem: ProgramInput, name: str, **options: Any) -> PeerModel:
-    """A classifier of scikit-learn by LIBLINEAR, in one thread; an intercept (of the L1 penalty) becomes the last weight."""
+    """Train LIBLINEAR by scikit-learn in one thread; an intercept (of the L1 penalty) becomes the last weight."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
 
@@ -280,7 +277,7 @@ PEERS = {
 
 
 def main(name: str, folder: Path) -> None:
-    """Train with a peer and leave the result in the folder; {"missing": …} if not installed."""
+    """Train with a peer and write the result into the folder; {"missing": …} if it is not installed."""
     ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
     about = json.loads((folder / "problem.json").read_text(encoding="utf-8"))
     os.sched_setaffinity(0, about.pop("cores"))

@@ -29,7 +29,7 @@ OUTCOME = Outcome("probe", "table-3", "x", ["A"], False, 2, 12.25, {"A": {"MAP":
 
 @pytest.mark.parametrize(("paper", "exhibit"), ALL, ids=lambda value: value.name)
 def test_every_exhibit_is_complete_and_its_quick_form_runs(paper, exhibit, tmp_path, capsys):
-    assert exhibit.kind in ("", *corpora.MADE) and set(exhibit.corpora) <= set(corpora.CORPORA)
+    assert exhibit.kind in ("", *corpora.SYNTHETIC) and set(exhibit.corpora) <= set(corpora.CORPORA)
     assert exhibit.make or (exhibit.lacks and not exhibit.claims)
     if exhibit.make:
         assert main(["paper", paper.name, exhibit.name, "-o", str(tmp_path / "s"), "--quick"]) == 0
@@ -38,7 +38,9 @@ def test_every_exhibit_is_complete_and_its_quick_form_runs(paper, exhibit, tmp_p
 
 
 def test_the_page_is_current():
-    assert page.page(registry.all_papers(), page.outcomes(ROOT / "docs" / "papers")) == (ROOT / "docs" / "papers.md").read_text()
+    assert (
+        page.page(registry.all_papers(), page.read_outcomes(ROOT / "docs" / "papers")) == (ROOT / "docs" / "papers.md").read_text()
+    )
 
 
 def test_verdicts_on_the_page_follow_from_its_numbers():
@@ -68,7 +70,7 @@ def test_a_claim_about_rows_that_are_not_there_is_not_judged():
 
 
 def _toy(work):
-    rows = work.made()
+    rows = work.make_rows()
     work.run("train", "probe", rows.train, "-o", work.folder / "run")
     work.run("predict", "run", "-o", work.folder / "scores.csv")
     return Finding({"A": {"x": 1.0}})
@@ -79,8 +81,6 @@ PAPER = Paper("probe", "Toy", "Nobody 2000", "Nothing.", (EXHIBIT,))
 
 
 class Commands:
-    """In place of subprocesses: notes the words, makes the output, stops at one command."""
-
     def __init__(self, stops_at=None):
         self.asked, self.stops_at = [], stops_at
 
@@ -116,8 +116,8 @@ def test_a_study_continues_where_it_stopped(tmp_path, monkeypatch, stops_at, opt
         (["paper", "nobody", "table-1", "-o", "x"], "unknown paper 'nobody'"),
         (["paper", "probe", "table-99", "-o", "x"], "probe has no 'table-99'"),
         (["paper", "probe", "table-1"], "missing -o FOLDER"),
-        (["paper", "probe", "table-1", "a.h5", "-o", "x", "--quick"], "--quick makes small rows"),
-        (["paper", "online", "table-1", "-o", "x"], "cannot be made"),
+        (["paper", "probe", "table-1", "a.h5", "-o", "x", "--quick"], "--quick generates its own rows"),
+        (["paper", "online", "table-1", "-o", "x"], "cannot be computed"),
         (["paper", "probe", "table-1", "-o", "launch"], "is not empty and holds no study"),
         (["bench", "nothing"], "unknown benchmark"),
         (["page", "launch", "-o", "x"], "has no PAPER-EXHIBIT.json"),
@@ -159,9 +159,9 @@ def test_gradient_of_the_walks_is_that_of_differences():
     f, g = evaluate(w)
     steps = [(evaluate(w + 1e-7 * np.eye(7)[j])[0] - f) / 1e-7 for j in range(7)]
     np.testing.assert_allclose(g, steps, atol=1e-5)
-    found = walks.walk(evaluate, 7, lambda _w: 0.0)
+    traces = walks.walk(evaluate, 7, lambda _w: 0.0)
     assert all(
-        b <= a for name in ("PROBE*", "IDEAL") for a, b in zip(found[name]["distance"], found[name]["distance"][1:], strict=False)
+        b <= a for name in ("PROBE*", "IDEAL") for a, b in zip(traces[name]["distance"], traces[name]["distance"][1:], strict=False)
     )
 
 

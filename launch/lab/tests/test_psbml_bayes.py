@@ -1,4 +1,4 @@
-"""The papers of PSBML and naive Bayes: the rule of each claim on given numbers, and their numbers beside plain calculations."""
+"""The papers of PSBML and naive Bayes: the rule of each claim on given numbers, and their numbers against direct calculations."""
 
 import itertools
 import math
@@ -19,12 +19,10 @@ CLAIMS = {f"{paper.name} {exhibit.name}": exhibit.claims for paper in registry.a
 
 
 def moved(numbers, row, columns):
-    """The same numbers with other columns in one row."""
     return numbers | {row: numbers[row] | columns}
 
 
 def table(columns, **rows):
-    """Numbers of rows that have the same columns; `_` in a row's name is ", "."""
     return {name.replace("_", ", "): dict(zip(columns, values, strict=True)) for name, values in rows.items()}
 
 
@@ -73,10 +71,10 @@ def test_each_claim_holds_by_its_own_rule(name):
             claim.holds({"another": {"column": 1.0}})
 
 
-@pytest.mark.parametrize("place", range(5))
-def test_the_order_of_the_methods(place):
+@pytest.mark.parametrize("index", range(5))
+def test_the_order_of_the_methods(index):
     good = {row: {"A": 50.0 + 5 * k, "A, p": 0.01} for k, row in enumerate(bayes.ORDER)}
-    claim, row, before = CLAIMS["bayes table-1"][place], bayes.ORDER[place + 1], bayes.ORDER[place]
+    claim, row, before = CLAIMS["bayes table-1"][index], bayes.ORDER[index + 1], bayes.ORDER[index]
     assert len(CLAIMS["bayes table-1"]) == 5 and claim.holds(good)
     for change in ({"A, p": 0.011}, {"A": good[before]["A"]}, {"B": 90.0, "B, p": 0.02}):
         assert not claim.holds(moved(moved(good, before, {"B": 80.0}), row, change)), change
@@ -88,9 +86,9 @@ def test_exponents_p_values_and_rows_of_table_1():
     t = gains.mean() / (gains.std(ddof=1) / math.sqrt(3))
     assert p_value([1.0, 2.0, 4.0], [0.5, 1.8, 3.0]) == pytest.approx(1 - abs(t) / math.sqrt(2 + t * t))  # 2 d.f.
     assert p_value([1.0, 2.0], [1.0, 2.0]) == 1.0
-    found = overlap_row([margins.Overlap(1.0, 0.1, 0.2, 0.02, 20, 8.0), margins.Overlap(0.8, 0.1, 0.4, 0.04, 40, 2.0)])
+    result = overlap_row([margins.Overlap(1.0, 0.1, 0.2, 0.02, 20, 8.0), margins.Overlap(0.8, 0.1, 0.4, 0.04, 40, 2.0)])
     shares = {"overlap": 90, "deviation": 10 * math.sqrt(2), "by chance": 10, "hard rows that are vectors": 30}
-    assert found == pytest.approx(shares | {"support vectors": 30, "C": 5})
+    assert result == pytest.approx(shares | {"support vectors": 30, "C": 5})
 
 
 @pytest.mark.parametrize("kind", [None, "circle", "gaussians"])
@@ -116,7 +114,7 @@ def test_the_highest_mode_is_where_the_density_is_greatest(kind):
 
 
 @pytest.mark.parametrize(
-    ("places", "alphas", "of_vectors", "of_hard"),
+    ("positions", "alphas", "of_vectors", "of_hard"),
     [
         ([18, 19, 3], [9.0, 8.0, 1.0], 1.0, 1.0),  # the third is not among the highest
         ([18, 3, 4], [9.0, 8.0, 1.0], 0.5, 0.5),
@@ -124,21 +122,21 @@ def test_the_highest_mode_is_where_the_density_is_greatest(kind):
         ([3, 18, 19, 4], [5.0, 5.0, 5.0, 5.0], 0.5, 1.0),  # none is higher than another
     ],
 )
-def test_overlap_of_hard_rows_and_support_vectors(places, alphas, of_vectors, of_hard):
-    found = margins.overlap(np.arange(20.0), margins.SupportVectors(np.array(places), np.array(alphas), 2.0))
-    assert found == (of_vectors, 0.1, of_hard, len(places) / 20, len(places), 2.0)
+def test_overlap_of_hard_rows_and_support_vectors(positions, alphas, of_vectors, of_hard):
+    result = margins.overlap(np.arange(20.0), margins.SupportVectors(np.array(positions), np.array(alphas), 2.0))
+    assert result == (of_vectors, 0.1, of_hard, len(positions) / 20, len(positions), 2.0)
 
 
 def test_rows_and_weight_move_to_the_margin(tmp_path):
     converted("synthetic", "circle", tmp_path / "points.h5", rows=400)
     with margins.experiments_on("circle", tmp_path / "points.h5", 12, 0) as experiments:
-        found, shares = experiments.grids(1), np.array(experiments.weight_shares([0.0, 0.3, 0.5, np.inf]))
+        result, shares = experiments.grids(1), np.array(experiments.weight_shares([0.0, 0.3, 0.5, np.inf]))
         radius = np.hypot(*experiments.points[experiments.train].T)
         (vectors, _) = experiments.overlaps()
-    near = [found["numbers"]["PSBML"][f"near, cycle {cycle}"] for cycle in (0, 6, 12)]
+    near = [result["numbers"]["PSBML"][f"near, cycle {cycle}"] for cycle in (0, 6, 12)]
     assert near[0] == pytest.approx(100 * np.mean(abs(radius - 0.4) < 0.1)) and near == sorted(set(near))
-    ours, theirs = (np.array(of) for of in found["histograms"]["cycle 12"].values())
-    assert found["numbers"]["both"]["distance, cycle 12"] == pytest.approx(np.maximum(ours - theirs, 0).sum())
+    ours, theirs = (np.array(of) for of in result["histograms"]["cycle 12"].values())
+    assert result["numbers"]["both"]["distance, cycle 12"] == pytest.approx(np.maximum(ours - theirs, 0).sum())
     np.testing.assert_allclose(shares.sum(axis=1), 100)
     assert shares[0, 1] < shares[11, 1] and vectors["vectors"] > 2 * vectors["vectors_by_chance"]
 
@@ -157,7 +155,7 @@ def test_spread_deals_each_class_evenly():
     start, order = spread(classes, rows, 4, 0.15, 5), rng.permutation(200)
     assert np.array_equal(spread(classes[order], rows[order], 4, 0.15, 5), start[order])
     for label in range(3):
-        of = [np.count_nonzero(start[classes == label] == place) for place in (TEST, VALIDATION, *range(4))]
+        of = [np.count_nonzero(start[classes == label] == index) for index in (TEST, VALIDATION, *range(4))]
         assert sum(of) == np.count_nonzero(classes == label)
         assert of[0] == of[1] == math.floor(0.15 * np.count_nonzero(classes == label) + 0.5) and max(of[2:]) - min(of[2:]) <= 1
     assert not np.array_equal(spread(classes, rows, 4, 0.15, 6), start)
@@ -174,7 +172,6 @@ def test_precision_is_the_mean_over_all_orders_of_ties(seed):
 
 
 def slow_p(differences, seed):
-    """The shift test, one resample after the other, of the same random bits."""
     n, mean = len(differences), sum(differences) / len(differences)
     draws = (bits(seed, "bootstrap", np.arange(10_000 * n)) % np.uint64(n)).astype(int).reshape(10_000, n).tolist()
     far = sum(abs(sum(differences[k] - mean for k in draw) / n) >= abs(mean) - 1e-10 for draw in draws)
@@ -183,9 +180,9 @@ def slow_p(differences, seed):
 
 def test_shift_test_beside_a_loop_and_all_resamples():
     series = [[1.0, 2.0, -1.0, 3.0, 0.5], [0.0, 0.0, 1.0, 0.0, 0.0], [-4.0, -5.0, -4.5, -6.0, -3.0], [2.0] * 5]
-    found = top.shift_test(np.array(series), 3)
-    assert found.tolist() == [slow_p(each, 3) for each in series]
-    for p, each in zip(found, series, strict=True):
+    result = top.shift_test(np.array(series), 3)
+    assert result.tolist() == [slow_p(each, 3) for each in series]
+    for p, each in zip(result, series, strict=True):
         shifted = np.array([*itertools.product(np.array(each) - np.mean(each), repeat=5)])
         exact = np.mean(abs(shifted.mean(axis=1)) >= abs(np.mean(each)) - 1e-12)
         assert abs(p - exact) < 1e-3 + 4 * math.sqrt(exact * (1 - exact) / 10_000)
