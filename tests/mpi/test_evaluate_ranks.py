@@ -11,7 +11,7 @@ from support.converted import convert_on, converted_alike
 from support.judged import HintLog
 
 from hpcml import mpi
-from hpcml.conversion import bioasq
+from hpcml.conversion import jsonl
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import read_rows
 from hpcml.errors import ConfigError, DataError, NonFiniteError
@@ -160,7 +160,7 @@ def written(comm, path, text):
 
 @pytest.mark.parametrize("limit", [0, 1 << 20])
 def test_articles(comm, mpi_tmp_path, monkeypatch, limit):
-    monkeypatch.setattr(bioasq, "WHOLE_BYTES", limit)
+    monkeypatch.setattr(jsonl, "WHOLE_BYTES", limit)
     articles = [{"pmid": k, "title": f"word{k % 5} other{k % 3}", "meshMajor": [f"H{k % 4}", "H9"]} for k in range(23)]
     text = '{"articles":[\n' + ",\n".join(map(json.dumps, articles)) + "]}\n"
     source = written(comm, mpi_tmp_path / "in.json", text)
