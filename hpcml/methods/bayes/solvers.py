@@ -50,7 +50,6 @@ class BayesRisk(Risk):
     """The rows as binary features (non-zero values are present), the smoothing, and the minimum weight."""
 
     shares_columns = False  # every feature is counted separately
-    has_linear_scores = False  # features are binary; parts may be combined, headings hidden
 
     def __init__(self, rows: CompactRows, options: BernoulliNBOptions, profile: Profile) -> None:
         super().__init__(rows, options, profile)

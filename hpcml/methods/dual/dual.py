@@ -48,7 +48,7 @@ from hpcml.methods.dual.panel import (
 )
 from hpcml.methods.dual.rare import VALUES_PER_POSITIVE, RareLabelSolver
 from hpcml.methods.linear.objective import Risk
-from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Support, Turns
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Turns
 from hpcml.run.stop import NEVER, Stop
 
 Passes = Generator[list[Finished], None, None]
@@ -78,7 +78,6 @@ SWEEPS = 10
 # Logistic: gradients below this multiple of the square root of the machine epsilon may be rounding errors.
 PRECISE = 4.0
 VIOLATION = 5  # index in a step of the history
-NO_SUPPORT = Support(np.zeros(0, np.int64), np.zeros(0))
 # Trial moves of an intercept; 0 is excluded because hinges have kinks there.
 MOVES = np.sort(np.outer([-1, 1], np.ldexp(0.001, np.arange(7))), axis=None)
 
@@ -92,8 +91,6 @@ def rare_limit(risk: Risk, options: DualOptions) -> int:
 
 class DualSolver(DualPanel, Solver):
     """Trains the labels of a rank group, panel by panel. A resumed run restarts unfinished panels."""
-
-    has_duals = True
 
     def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions) -> None:
         super().__init__(risk, labels, n_lanes, options)
@@ -280,7 +277,6 @@ class DualSolver(DualPanel, Solver):
                 is_at_precision,
                 self.max_gap,
                 partial(weights, lane),
-                partial(self.support_of_lane, lane),
             )
             if result is not None:
                 finished.append(result)
@@ -298,14 +294,12 @@ class DualSolver(DualPanel, Solver):
         is_at_precision: bool,
         max_gap: float,
         weights: Callable[[bool], Any],
-        support: Callable[[], Support],
     ) -> Finished | None:
         """Return the label if it is done or at its limit (with its best weights), or None if it needs another round.
 
-        `certificate` is that of weights(copy), `support` returns their support, and `is_at_precision` says that rounding prevents
-        further progress. Collective; raises NonFiniteError.
+        `certificate` is that of weights(copy), and `is_at_precision` says that rounding prevents further progress. Collective;
+        raises NonFiniteError.
         """
-        support_if_needed: Callable[[], Support | None] = support if self.needs_support else lambda: None
         risk, rows, (primal, bound, violation) = self.risk, self.risk.rows, certificate
         f, gap = risk.lam * primal, relative_gap(primal, bound)
         risk.check_finite(np.array([f]), "objective", np.array([label.number]))
@@ -314,8 +308,8 @@ class DualSolver(DualPanel, Solver):
         if not done:
             positive = rows.label_weight(label.number)
             total_cost = float(costs[0] * positive + costs[1] * (rows.total_weight - positive))
-            label.keep_best(self.loss.VALUE_AT_ZERO * total_cost, 0.0, lambda: ((np.zeros(0, np.int32), np.zeros(0)), NO_SUPPORT))
-            label.keep_best(primal, bound, lambda: (weights(True), support_if_needed()))
+            label.keep_best(self.loss.VALUE_AT_ZERO * total_cost, 0.0, lambda: (np.zeros(0, np.int32), np.zeros(0)))
+            label.keep_best(primal, bound, lambda: weights(True))
         if not (done or over or is_at_precision):
             if converged and self.is_logistic:  # gaps are proportional to squared gradients
                 label.tolerance *= min(0.5, 0.7 * math.sqrt(self.max_gap / gap))
@@ -325,16 +319,15 @@ class DualSolver(DualPanel, Solver):
             label.round_done = label.awaits_full_pass = label.any_dual_changed = False
             return None
         if done:
-            w, label.best_support = weights(False), support_if_needed()
+            w = weights(False)
         else:
             label.best_weights = as_dense(label.best_weights, rows.n_columns, risk.weight_type)
-            if over and run_newton(self, label, costs, self.needs_support):
+            if over and run_newton(self, label, costs):
                 done, violation = True, math.nan
             w, f, gap = label.best_weights, risk.lam * label.best_primal, label.best_gap
         last, share = label.history[-1], label.visited / (label.steps * rows.n_global)
         label.history[-1] = (label.steps, f, *last[2:5], violation, *last[6:])
-        status, final_support = CONVERGED if done else STEP_LIMIT, label.best_support if self.needs_support else None
-        return Finished(label.label, w, f, status, label.steps, share, label.history, gap, final_support)
+        return Finished(label.label, w, f, CONVERGED if done else STEP_LIMIT, label.steps, share, label.history, gap)
 
 
 def relative_gap(primal: float, bound: float) -> float:

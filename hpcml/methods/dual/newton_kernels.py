@@ -56,13 +56,6 @@ def scores(csr, w, z):
 
 
 @njit
-def signed_duals(z, costs, loss, width, out):
-    """out[i] = s α y of a row with score z[i]."""
-    for i in range(z.size):
-        out[i] = -costs[i] * loss_at((1.0 if costs[i] > 0 else -1.0) * z[i], loss, width)[1]
-
-
-@njit
 def losses(z, along, step, costs, loss, width):
     """Return Σ s C ℓ at scores z + step · along."""
     total = 0.0

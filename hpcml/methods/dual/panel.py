@@ -16,14 +16,12 @@ import numpy as np
 
 from hpcml import mpi, rng, slices
 from hpcml.errors import NonFiniteError
-from hpcml.kernels import elementwise
 from hpcml.kernels.lanes import certify, duals, epoch
 from hpcml.losses import load_loss
 from hpcml.methods.dual import kernels
 from hpcml.methods.dual.chunks import CHUNK_VALUES, Chunk, RowChunks, RowFilter
 from hpcml.methods.dual.options import BALANCED, DualOptions, parse_weight
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
-from hpcml.methods.linear.solver import Support
 from hpcml.run.stop import NEVER, Stop
 
 # Limits of C, 1/C and ‖x‖²: neither they nor, in float64, their squares overflow.
@@ -75,15 +73,14 @@ class Training:
     state: State | None = None  # between two rounds
     best_primal: float = math.inf  # smallest objective / λ
     best_weights: Any = None
-    best_support: Support | None = None  # if the sink needs it
     best_bound: float = 0.0  # largest dual objective
     history: list[tuple[float, ...]] = field(default_factory=list)
 
-    def keep_best(self, primal: float, bound: float, copy: Callable[[], tuple[Any, Support | None]]) -> None:
-        """Store the weights and their support if their objective is the smallest so far, and the bound if it is the largest."""
+    def keep_best(self, primal: float, bound: float, copy: Callable[[], Any]) -> None:
+        """Store the weights if their objective is the smallest so far, and the bound if it is the largest."""
         self.best_bound = max(self.best_bound, bound)
         if primal < self.best_primal:
-            self.best_primal, (self.best_weights, self.best_support) = primal, copy()
+            self.best_primal, self.best_weights = primal, copy()
 
     @property
     def best_gap(self) -> float:
@@ -97,10 +94,6 @@ class Training:
         self.any_dual_changed |= bool(moved)
         self.history.append((self.steps, math.nan, math.nan, 0, math.nan, float(violation), active, moved, seconds))
         return float(violation)
-
-
-def support_of(rows: np.ndarray, alpha: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> Support:
-    return Support(rows, np.where(positive, 1.0, -1.0) * weights.astype(np.float64) * alpha)
 
 
 Label = TypeVar("Label", bound=Training)
@@ -291,14 +284,6 @@ class DualPanel:
         else:
             duals.support(self.alpha[part.start * self.width : part.stop * self.width], self.width, len(self.lanes), bits)
         return bits
-
-    def support_of_lane(self, lane: int) -> Support:
-        alpha, bit = self.alpha.reshape(-1, self.width)[:, lane], np.uint16(1 << lane)
-        rows = np.arange(alpha.size) if self.is_logistic else np.flatnonzero(alpha)
-        alpha, positive = alpha[rows].astype(np.float64), (self.positive[rows] & bit) != 0
-        if self.is_logistic:
-            alpha = elementwise.sigmoid(alpha) * np.where(positive, *self.costs[:, lane])
-        return support_of(rows, alpha, positive, self.norms[rows, 1])
 
     def run_pass(self, number: int, full: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Make pass `number` over the active rows. Return per lane the gradient range (float64), and the active and moved rows.

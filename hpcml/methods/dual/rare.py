@@ -29,9 +29,9 @@ from hpcml.data.shared_rows import shared_array
 from hpcml.kernels.lanes import WIDTHS, certify, scan
 from hpcml.kernels.rows import FREQUENT, transpose
 from hpcml.methods.dual import rare_kernels as kernels
-from hpcml.methods.dual.panel import LEAST_ROWS, DualPanel, Training, iterate_rounds, support_of
+from hpcml.methods.dual.panel import LEAST_ROWS, DualPanel, Training, iterate_rounds
 from hpcml.methods.linear.objective import aligned, panel_widths
-from hpcml.methods.linear.solver import Finished, SparseWeightsOf, Support, Turns
+from hpcml.methods.linear.solver import Finished, SparseWeightsOf, Turns
 from hpcml.run.stop import Stop
 
 # Measured on generated rows (`convert synthetic text`): 490,000 rows (41 million values) and 35,000 (3.6 million), labels of 2 to
@@ -235,12 +235,7 @@ class RareLabelSolver:
         unchanged = label.ignores_none and not label.any_dual_changed
         is_at_precision = unchanged or self.pass_tolerance * label.tolerance < PRECISE
         weights = label.columns, label.weights
-
-        def support() -> Support:
-            n = seen.alpha != 0
-            return support_of(seen.rows[n], seen.alpha[n], seen.positive[n] != 0, seen.norms[n, 1])
-
-        result = self.finish_label(label, costs[:, 0], certificate, is_at_precision, self.max_gap, lambda copy: weights, support)
+        result = self.finish_label(label, costs[:, 0], certificate, is_at_precision, self.max_gap, lambda copy: weights)
         if result is not None:
             return result._replace(w=self._to_sparse(result.w))
         missing, most = np.flatnonzero((near != 0) & (seen.alpha == 0)), self._rows_to_add(label, turn)

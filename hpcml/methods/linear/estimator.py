@@ -27,7 +27,7 @@ from hpcml.methods.linear.layout import Sharding, labels_of_group, lanes_that_fi
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.solver import STEP_LIMIT, Finished, SparseWeightsOf, turns_of, warm_up
+from hpcml.methods.linear.solver import STEP_LIMIT, Finished, SparseWeightsOf, warm_up
 from hpcml.model.trained import LOG_ODDS
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.driver import Driver, Job
@@ -128,9 +128,9 @@ class LinearClassifier(LabelScores, DistributedClassifier):
             learnt = LearntLabels(risk, *tables)
             solver = method.solver(risk, np.arange(rows.n_labels), n_lanes, options)
         with mpi.node_first(comm):
-            warm_up(method.solver, risk, options, learnt)
+            warm_up(method.solver, risk, options)
         driver = Driver(comm, rows.comm)
-        driver.run(turns_of(solver, risk, waiting, driver, learnt), learnt)
+        driver.run(solver.solve(waiting, driver), learnt)
         learnt.share(comm)
         self._take(risk, learnt)
         self._about = {**risk.describe(options), **risk.about, "n_rows": rows.n_global}

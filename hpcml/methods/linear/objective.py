@@ -76,7 +76,6 @@ class Risk:
     dormant = False  # rows may be skipped
     shares_columns = True  # features that occur in one row may be folded into a column
     n_parts = 1  # weight vectors per label
-    has_linear_scores = True  # scores are x · w plus intercept
 
     def __init__(self, rows: CompactRows, options: LinearOptions, profile: Profile) -> None:
         """Raises ConfigError for an invalid λ."""

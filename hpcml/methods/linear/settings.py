@@ -13,8 +13,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.kernels.lanes import WIDTHS
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.solver import Turns, lanes_of, turns_of, warm_up
-from hpcml.run.driver import Job
+from hpcml.methods.linear.solver import Turns, lanes_of, warm_up
 from hpcml.run.stop import Stop
 
 Setting = dict[str, float]  # the value of each option that may differ
@@ -90,11 +89,10 @@ def solve_by_setting(
     chosen: Chosen,
     waiting: Sequence[int],
     stop: Stop,
-    sink: Job,
 ) -> Turns:
     """Train the waiting labels, setting by setting. Collective over the group; see `Solver.solve`."""
     for number, setting in enumerate(chosen.settings):
         if group := [label for label in waiting if chosen.which[label] == number]:
             own_options = at_setting(options, setting)
             solver = method.solver(risk.at(own_options), labels, n_lanes, own_options)
-            yield from turns_of(solver, risk, group, stop, sink)
+            yield from solver.solve(group, stop)
