@@ -5,7 +5,7 @@ well its rows are ranked, so recall is far below precision. `hpcml tune` and `hp
 
 Rules: on evaluated rows, macro recall is below FAR_BELOW of macro precision; on rows without known labels, the number of predicted
 labels per row is below FAR_BELOW of that of training rows. With fewer than FEWEST true or expected labels there is no hint. There
-is no hint about λ, since scores of evaluated rows do not show an unsuitable λ (docs/notebook.md); training reports a default that
+is no hint about λ, since scores of evaluated rows do not show an unsuitable λ; training reports a default that
 is often too large.
 """
 

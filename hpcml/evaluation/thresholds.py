@@ -54,7 +54,7 @@ MEASURES = {"label": "F1 per label (macro)", "micro": "micro F1", "instance": "F
 MIN_POSITIVES = 1  # held-out rows that a label needs for its own threshold
 ABOVE_0 = float(np.nextafter(0.0, 1.0))  # the smallest score that is predicted at threshold 0
 # Micro F1 on Reuters and the docstrings is 0.832 and 0.183 without this guard, 0.879 and 0.693 with it. With 1e-4 macro F1 on
-# Reuters falls from 0.685 to 0.651 (docs/notebook.md).
+# Reuters falls from 0.685 to 0.651.
 CHANCE = 0.01  # largest probability that a random order of the rows has as good an F1
 
 

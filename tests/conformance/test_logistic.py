@@ -13,7 +13,7 @@ from support import dual_problems
 from support.dual_problems import DATA, f_of, finish, minimum, risk_of, twin_of
 from support.make import random_data
 
-from hpcml.kernels.lanes import certify, combine, duals
+from hpcml.kernels.lanes import certify, combine
 from hpcml.methods.dual import kernels, newton
 from hpcml.methods.dual import train as path_of_dual
 from hpcml.methods.dual.options import BALANCED
@@ -77,13 +77,13 @@ def test_certificate_sums_equal_numpy(lanes, precision):
 def test_logistic_duals_at_another_cost(u, cost, ratio):
     wide = np.array(u)
     alpha = np.empty_like(wide)
-    duals.duals(wide, cost, alpha)
+    combine.duals(wide, cost, alpha)
     np.testing.assert_allclose(alpha, cost * expit(wide), rtol=1e-14)
     narrow = wide.astype(np.float32)
-    duals.duals(narrow, cost, single := np.empty_like(narrow))
+    combine.duals(narrow, cost, single := np.empty_like(narrow))
     np.testing.assert_allclose(single, cost * expit(narrow.astype(float)), rtol=1e-7)
     moved = wide.copy()
-    duals.divide(moved, ratio)
+    combine.divide(moved, ratio)
     np.testing.assert_allclose(cost * ratio * expit(moved), cost * expit(wide), rtol=1e-11)
     np.testing.assert_allclose(moved, logit(expit(wide) / ratio), rtol=0, atol=1e-10)
 

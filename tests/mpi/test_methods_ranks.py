@@ -23,8 +23,8 @@ import hpcml
 from hpcml import slices
 from hpcml.errors import Interrupted
 from hpcml.methods.linear import objective
-from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.layout import Sharding
+from hpcml.methods.linear.panel_kernels import CHUNK
 from hpcml.methods.registry import METHODS
 
 pytestmark = pytest.mark.mpi

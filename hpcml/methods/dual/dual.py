@@ -107,9 +107,7 @@ class DualSolver(DualPanel, Solver):
                 pass
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Yield finished labels. A turn is a pass over the active rows of a panel, or a scan of all rows for rare labels.
-        Collective.
-        """
+        """Yield finished labels. A turn is a pass over the active rows of a panel, or a scan of all rows for rare labels."""
         self.stop, passes = stop, self._logistic_passes if self.is_logistic else self._hinge_passes
         rare = [self.risk.rows.n_positive[self.labels[label]] <= self.rare_limit for label in labels]
         in_panels = [label for label, is_rare in zip(labels, rare, strict=True) if not is_rare]
@@ -140,8 +138,7 @@ class DualSolver(DualPanel, Solver):
         """Make the passes of a round; a turn ends between two passes. Collective.
 
         In the first round, passes over support vectors alternate with passes over all rows; later rounds visit the rows that may
-        change. A round ends when all lanes are ready, or after a fixed number of passes, so that unfinished labels can be
-        regrouped.
+        change.
         """
         passes = SUPPORT_PASSES_SQUARED if self.is_squared else SUPPORT_PASSES
         n_full, n_support = 0, passes[0] if self.round == 0 and self.start is None else 0
@@ -180,10 +177,7 @@ class DualSolver(DualPanel, Solver):
             yield []
 
     def _logistic_passes(self) -> Passes:
-        """Make the passes of a round, all over all rows; a turn ends between two passes. Collective.
-
-        The gradients at the end of a pass are predicted to fall as in the pass before.
-        """
+        """Make the passes of a round over all rows, whose gradients are predicted to fall as in the pass before."""
         for number in range(SWEEPS << self.round):
             if number > 0:
                 yield []
@@ -295,10 +289,9 @@ class DualSolver(DualPanel, Solver):
         max_gap: float,
         weights: Callable[[bool], Any],
     ) -> Finished | None:
-        """Return the label if it is done or at its limit (with its best weights), or None if it needs another round.
+        """Return the label if it is done or at its limit (with its best weights), or None. Collective; raises NonFiniteError.
 
-        `certificate` is that of weights(copy), and `is_at_precision` says that rounding prevents further progress. Collective;
-        raises NonFiniteError.
+        `certificate` is that of weights(copy); `is_at_precision` says that rounding prevents further progress.
         """
         risk, rows, (primal, bound, violation) = self.risk, self.risk.rows, certificate
         f, gap = risk.lam * primal, relative_gap(primal, bound)
@@ -343,10 +336,7 @@ def as_dense(weights: Any, n_columns: int, dtype: np.dtype) -> np.ndarray:
 
 
 def crossing(moves: np.ndarray, slopes: np.ndarray) -> float:
-    """Return the move at which the non-decreasing, piecewise linear `slopes` reach 0, or the first or last move.
-
-    np.interp is not used because it fuses multiply and add on some processors.
-    """
+    """Return the move at which the non-decreasing `slopes` reach 0; np.interp fuses multiply and add on some processors."""
     i = int(np.searchsorted(slopes, 0.0, "right"))
     if i in (0, moves.size):
         return float(moves[min(i, moves.size - 1)])

@@ -106,7 +106,6 @@ class Newton:
         return w
 
     def primal(self, w: np.ndarray) -> float:
-        """Return f / λ at weights w. Collective."""
         self.along[:] = 0.0
         self._write_scores(w, self.z)
         return self._objective(w, 0.0, 0.0)
@@ -120,9 +119,7 @@ def reached_step_limit(panel: DualPanel, label: Training) -> bool:
 
 
 def run_newton(panel: DualPanel, label: Training, costs: np.ndarray) -> bool:
-    """Continue from the best weights (d) of a label that reached its step limit, if there are few columns. Return whether the gap
-    is then small enough. Collective; raises Stopped, MemoryError.
-    """
+    """Continue from the best weights (d); return whether the gap is then small enough. Collective; raises Stopped, MemoryError."""
     options, most = panel.options, panel.options.step_limit // PASSES_PER_ITERATION
     if panel.risk.rows.n_columns > MOST_COLUMNS or not most:
         return False

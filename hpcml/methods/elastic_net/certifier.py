@@ -177,9 +177,7 @@ class Certifier:
         self.above, self.excess = np.empty(rows.n_columns, np.int64), np.empty(rows.n_columns)
 
     def start(self, number: int, index: int | None = None) -> LabelState:
-        """Return the state of a label (`number` in the data, `index` in the run), with weights of the initial model if there is
-        one.
-        """
+        """Return the initial state of a label (`number` in the data, `index` in the run, for weights of an initial model)."""
         label, initial = LabelState(self.risk.rows.rows_of(number), self.n_rows, self.squared), self.risk.initial
         if initial is not None and index is not None:
             row = int(self.risk.initial_rows[index])

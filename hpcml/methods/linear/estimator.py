@@ -99,8 +99,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: LinearOptions) -> None:
         """Compact the rows, train, and warn of labels that did not converge. Collective over `comm`.
 
-        Methods with exact sums keep each rank's rows where they are; for others every rank gets all rows, and labels are
-        distributed.
+        With exact sums, each rank keeps its rows; otherwise every rank gets all rows, and labels are distributed.
         """
         method, fold = self._method, self._method.risk.shares_columns
         if method.sharding is Sharding.EXACT:

@@ -80,7 +80,6 @@ def check_disk(folder: RunFolder, problem: LabelProblem, options: LinearOptions)
 
 
 def check_origin(attributes: Mapping[str, object], origin: Mapping[str, object]) -> None:
-    """Raise DataError if the attributes of a run differ from `origin`."""
     for key, value in origin.items():
         if not np.array_equal(np.asarray(attributes.get(key)), np.asarray(value)):
             raise DataError(
@@ -156,7 +155,7 @@ class LabelRun(Job):
         check_origin(attributes, self.must_match)
 
     def begin(self, restore: bool) -> tuple[list[int], list[int], Path | None]:
-        """Restore the run, and write the models of degenerate labels. Collective; raises DataError if every checkpoint is damaged.
+        """Restore the run, and write constant models. Collective; raises DataError if every checkpoint is damaged.
 
         Return the waiting labels of this group, the indices of its labels in a checkpoint, and the checkpoint.
         """

@@ -68,7 +68,6 @@ class SolverFitter:
         warm_up(self.method.solver, self.risks[0], self.options[0])
 
     def fit(self, labels: np.ndarray, stop: Stop) -> Iterator[Fitted]:
-        """Yield the weights of the labels at all settings. Raises as `Solver.solve`."""
         for number, (risk, options) in enumerate(zip(self.risks, self.options, strict=True)):
             n_positive = risk.rows.n_positive[labels]
             trainable = np.flatnonzero((n_positive > 0) & (n_positive < risk.rows.n_global)).tolist()

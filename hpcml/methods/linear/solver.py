@@ -126,10 +126,7 @@ def warm_up(make: Callable[..., Solver], risk: Risk, options: Any) -> None:
 
 
 def small_problem(risk: Risk, options: Any) -> tuple[Risk, Any]:
-    """Return a problem of two labels and six rows, and options, that use the same kernels.
-
-    The arrays have the types of those of `risk` and are read-only where these are.
-    """
+    """Return a problem of two labels and six rows, and options, that use the kernels (types, read-only arrays) of `risk`."""
     copied = {name: value for name, value in vars(options).items() if name in CHOOSE_KERNELS}
     if "max_steps" in vars(options):
         copied["max_steps"] = MAX_STEPS

@@ -16,8 +16,8 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.methods.liblinear.liblinear import METHOD as LIBLINEAR
-from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.objective import Objective
+from hpcml.methods.linear.panel_kernels import CHUNK
 from hpcml.methods.linear.solver import CONVERGED
 from hpcml.methods.probe.probe import METHOD as PROBE
 from hpcml.methods.probe.probe import PEGASOS_METHOD as PEGASOS
