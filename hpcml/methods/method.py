@@ -21,8 +21,6 @@ OTHERS = "Others"  # a group of `registry.GROUPS`
 
 
 class Report(Protocol):
-    """A printable training report with the path of the model."""
-
     @property
     def model(self) -> Path: ...
 

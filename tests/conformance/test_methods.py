@@ -243,6 +243,11 @@ def test_retrain(data, tmp_path, method):
     assert hpcml.retrain(tmp_path / "run", data, tmp_path / "again").model.read_bytes() == model.read_bytes()
 
 
+def test_retrain_rejects_other_methods(data, tmp_path):
+    train("liblinear", None, data, tmp_path / "run", {})
+    refused("is a run of liblinear; only runs of ", "retrain", tmp_path / "run", data, "-o", tmp_path / "again")
+
+
 TRAINING = ("train", "METHOD", "-o", "RUN")
 REFUSED = {  # what a method may not be able to do: a command that asks for it, the data, and what is said
     "label_sets": (TRAINING, small, "needs exactly one in each row; choose one label with --label"),

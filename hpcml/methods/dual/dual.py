@@ -100,7 +100,6 @@ class DualSolver(DualPanel, Solver):
         self.rare_labels: RareLabelSolver | None = None
 
     def compile_rest(self, risk: Risk) -> None:
-        """Train one label as a rare label, if `risk` may have such labels."""
         self.rare_limit = min(1, rare_limit(risk, self.options))
         if self.rare_limit:
             for _ in self.solve([1], NEVER):
@@ -328,7 +327,6 @@ def relative_gap(primal: float, bound: float) -> float:
 
 
 def as_dense(weights: Any, n_columns: int, dtype: np.dtype) -> np.ndarray:
-    """Convert weights, an array (n_columns) or a pair (columns, values), to an array."""
     if isinstance(weights, tuple):
         (columns, values), weights = weights, np.zeros(n_columns, dtype)
         weights[columns] = values

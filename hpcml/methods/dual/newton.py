@@ -45,8 +45,6 @@ LOSSES = {"squared-hinge": kernels.SQUARED, "hinge": kernels.HINGE, "logistic": 
 
 
 class Newton:
-    """State of one label: the costs and scores of its rows."""
-
     def __init__(self, panel: DualPanel, label: int, costs: np.ndarray) -> None:
         rows, weights = panel.risk.rows, panel.norms[:, 1].astype(np.float64)
         self.panel, self.loss, positives = panel, LOSSES[panel.options.loss], rows.rows_of(label)

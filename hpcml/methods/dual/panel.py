@@ -315,7 +315,6 @@ class DualPanel:
         return most - least, active, moved
 
     def _active_rows(self, order: np.ndarray, to_cache: RowFilter) -> Iterator[tuple[Chunk, np.ndarray]]:
-        """Yield the active rows in this order, slice by slice: chunk, and row numbers within it."""
         step = slices.rows_in_slice(self.risk.rows.n_local, self.risk.rows.data.size)
         for chunk, chunk_order in self.rows.chunks(order, lambda part: self.active[part], to_cache):
             n = kernels.select_active(chunk_order, self.active, self._selected)

@@ -57,8 +57,6 @@ def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int
 
 
 class DualFitter:
-    """Fits labels at several settings of λ and weight of positive rows, on one rank."""
-
     def __init__(self, method: object, risk: Risk, settings: Sequence[Setting], options: DualOptions, n_lanes: int) -> None:
         self.risk, self.settings = risk, list(settings)
         lambdas, default = (

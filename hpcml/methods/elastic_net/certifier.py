@@ -52,8 +52,6 @@ class ColumnIndex:
 
 
 class ElasticRisk(Risk):
-    """The rows, by rows and by columns, with λ₁ and λ₂."""
-
     shares_columns = False  # ‖w‖₁ changes when features are rotated
     index: ColumnIndex
     initial: Model | None = None
@@ -187,7 +185,6 @@ class Certifier:
         return label
 
     def gather(self, label: LabelState, chosen: np.ndarray) -> WorkingRows:
-        """Return the rows that have the label or a chosen column, with their values in these columns."""
         columns, n = self.risk.index.columns, label.losses.n_positive
         matrix = local_matrix(chosen.size, int((columns.indptr[chosen + 1] - columns.indptr[chosen]).sum()))
         self.slots[:n] = label.touched[:n]

@@ -106,7 +106,6 @@ class DelayedSolver(Solver):
         self.n_lanes, self.certifier = min(n_lanes, LANES), Certifier(risk, options)
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Yield finished labels. A turn is one pass for a panel."""
         self.certifier.stop = stop
         for first in range(0, len(labels), self.n_lanes):
             indices = list(labels[first : first + self.n_lanes])

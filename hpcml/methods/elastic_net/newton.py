@@ -173,7 +173,6 @@ class NewtonSolver(Solver):
         kernels.solve_sparse(local_matrix(0, 0), empty, 0.0, d, empty, Strengths(1.0, 1.0), 1.0, 1, d.copy())
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Yield finished labels. A turn is one label."""
         certifier = self.certifier
         certifier.stop = stop
         for index in labels:

@@ -85,8 +85,6 @@ class LearntLabels(Job):
 
 
 class LinearClassifier(LabelScores, DistributedClassifier):
-    """Base class; a subclass defines its method, options and parameters."""
-
     _method: ClassVar[LinearMethod]
     _options_kind: ClassVar[type[LinearOptions]]
     _learnt: ClassVar[tuple[str, ...]] = tuple(name for name in ATTRIBUTES if name != "gap_")

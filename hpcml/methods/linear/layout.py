@@ -37,8 +37,6 @@ READING_BYTES = 1 << 22  # page cache for rows being read
 
 
 class Sharding(Enum):
-    """Effect of sharing rows among ranks on a method's model."""
-
     EXACT = "the same bits"
     INEXACT = "the same model within its tolerance"
     NONE = "every rank needs all rows"

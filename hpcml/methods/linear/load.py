@@ -27,8 +27,6 @@ from hpcml.slices import stop_at
 
 @dataclass(frozen=True)
 class LabelProblem:
-    """The rows and labels to train on, as a rank group sees them."""
-
     method_name: str
     method: LinearMethod
     dataset: DataFile

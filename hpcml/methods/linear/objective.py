@@ -105,14 +105,12 @@ class Risk:
             yield part
 
     def row_width(self, n_columns: int) -> int:
-        """Return how many numbers a sparse model stores per label."""
         return n_columns
 
     def prepare(self, node: mpi.Comm) -> None:
         """Prepare what else the method needs of the rows. Collective over `node`, the ranks that loaded them."""
 
     def describe(self, options: LinearOptions) -> dict[str, Any]:
-        """Return the model's attributes about its objective and the scale of the features."""
         about = {"loss": options.loss, "lambda": self.lam, "epsilon": options.epsilon, "dormant": self.dormant}
         about = about | {"positive_weight": options.positive_weight} if options.losses else {}
         return about | ({} if options.scale in (None, "none") else {"scale": options.scale})

@@ -53,7 +53,6 @@ GROWTH = 0.25
 
 
 def shares_of(problem: LabelProblem, options: Any) -> np.ndarray:
-    """Return each label's share of the work (n_labels), 0 for labels that are not trained."""
     n_positive, costs_of = problem.n_positive.astype(np.float64), problem.method.costs
     costs = elementwise.power(n_positive, GROWTH) if costs_of is None else costs_of(n_positive, options)
     costs = np.where(problem.trainable, costs, 0.0)
@@ -88,8 +87,6 @@ def check_origin(attributes: Mapping[str, object], origin: Mapping[str, object])
 
 
 class LabelRun(Job):
-    """Saves finished labels and checkpoints of all rank groups, and writes the model."""
-
     solver = Solver()
     n_done = 0.0  # labels that this rank has finished
     titles: Any = None  # on rank 0: label titles, keys of the training rows, and the raw input

@@ -33,8 +33,6 @@ LAMBDA = Axis("lam", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_lambda(o
 
 
 class Fitted(NamedTuple):
-    """Weights of k labels, each at a setting."""
-
     places: np.ndarray  # (k) index among the labels passed to `fit`
     settings: np.ndarray  # (k) index, or −1
     w: np.ndarray  # (n_columns width) flat
@@ -57,8 +55,6 @@ class Chosen(NamedTuple):
 
 
 class SolverFitter:
-    """Fits labels at several settings by solving one setting after another, on one rank."""
-
     def __init__(self, method: Any, risk: Risk, settings: Sequence[Setting], options: LinearOptions, n_lanes: int) -> None:
         self.method, self.n_lanes = method, n_lanes
         self.options = [at_setting(options, setting) for setting in settings]

@@ -33,8 +33,6 @@ def history_line(step: tuple[float, ...]) -> str:
 
 
 class History(NamedTuple):
-    """Columns of history.csv and the format of a line."""
-
     columns: tuple[str, ...] = HISTORY
     line: Callable[[tuple[float, ...]], str] = history_line
 
@@ -96,7 +94,6 @@ class Solver:
         """Run kernels that training `risk` may need and that `warm_up` did not run."""
 
     def pack(self) -> list[Packed]:
-        """Return the labels in training, between turns or after Stopped. Collective over the group."""
         return []
 
     def unpack(self, packed: Packed) -> None:

@@ -6,7 +6,8 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from hpcml.kernels import njit
-from hpcml.kernels.lanes import WIDTHS, elementary, scan
+from hpcml.kernels.lanes import WIDTHS, elementary
+from hpcml.kernels.lanes.bounds import raise_bounds, rows_above
 from hpcml.kernels.lanes.products import add_lines, dot_rows
 from hpcml.kernels.lanes.write import by_width
 from hpcml.losses import logistic
@@ -115,7 +116,7 @@ def test_bounds(matrix, lanes):
     first.data = np.where(counts, X.data, 0)
     expected = bounds + first @ w.astype(float)
     found = bounds.copy()
-    scan.raise_bounds((X.indptr.astype(np.int64), X.indices, X.data), ends, w.reshape(-1), found.reshape(-1), lanes)
+    raise_bounds((X.indptr.astype(np.int64), X.indices, X.data), ends, w.reshape(-1), found.reshape(-1), lanes)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -126,7 +127,7 @@ def test_rows_above_thresholds(lanes):
     bounds[3] = np.nan  # is to be found
     thresholds = np.where(np.arange(lanes) % 3 == 2, np.inf, rng.integers(0, 6, lanes)).astype(np.float32)
     counts, found = np.full(16, 9), np.full((lanes, N), -1, np.int32)
-    scan.rows_above(bounds.reshape(-1), thresholds, lanes, counts, found)
+    rows_above(bounds.reshape(-1), thresholds, lanes, counts, found)
     for lane in range(lanes):
         expected = np.flatnonzero(~(bounds[:, lane] < thresholds[lane]))
         np.testing.assert_array_equal(found[lane, : counts[lane]], expected)

@@ -72,20 +72,3 @@ def test_second_pass_reads_only_uncached_chunks(matrix, streamed):
         if kept == 0:
             holding = [start for start, end in pairwise(rows.bounds.tolist()) if some[start:end].any()]
             assert sorted(read) == holding
-
-
-@pytest.mark.parametrize("kept", [0, 40, 10**6])
-def test_slices_return_the_needed_rows(matrix, streamed, kept):
-    rows, _ = streamed(kept)
-    some = np.arange(N) % 4 == 1
-    visit(rows, orders(rows, 1)[0], matrix, np.ones(N, np.bool_), some)
-    for needed, which in ((None, np.ones(N, np.bool_)), (lambda own: some[own], some)):
-        place = 0
-        for part, (indptr, indices, data) in rows.slices(needed):
-            assert part.start == place
-            for row in np.flatnonzero(which[part]).tolist():
-                begin, end = indptr[row : row + 2]
-                np.testing.assert_array_equal(indices[begin:end], matrix[place + row].indices)
-                np.testing.assert_array_equal(data[begin:end], matrix[place + row].data)
-            place = part.stop
-        assert place == N
