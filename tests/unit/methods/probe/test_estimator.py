@@ -62,17 +62,6 @@ def test_clones_keep_the_communicator_and_pickles_do_not():
         comm.Free()
 
 
-def test_probabilities_of_the_logistic_loss_only():
-    X, y = blobs(3)
-    with pytest.raises(AttributeError, match="predict_proba"):
-        ProbeClassifier(loss="huber").predict_proba(X)
-    found = ProbeClassifier(loss="logistic").fit(X, y)
-    assert np.allclose(found.predict_proba(X).sum(axis=1), 1)
-    assert (found.predict_proba(X).argmax(axis=1) == found.predict(X)).all() and np.isfinite(found.predict_proba(1e6 * X)).all()
-    one = ProbeClassifier(loss="logistic").fit(X, ["yes"] * 120)
-    assert set(one.predict(X)) == {"yes"} and one.predict_proba(X).tolist() == [[1.0]] * 120 and not one.coef_.any()
-
-
 X, Y = blobs(2)
 LARGE = X.astype(float)
 LARGE[3, 2] = 1e300
