@@ -17,8 +17,7 @@ of their scores, or of standardised scores (mean 0, deviation 1) if that raises 
 All counts are whole numbers and all sums are made in the order of the labels, so the result does not depend on the ranks or on the
 order of the rows.
 
-Platt, "Probabilistic Outputs for Support Vector Machines", 1999. The shrinkage, τ and κ were chosen on Reuters and MeSH
-(docs/notebook.md).
+Platt, "Probabilistic Outputs for Support Vector Machines", 1999. The shrinkage, τ and κ were chosen on Reuters and MeSH.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from hpcml.partition import offsets
 
 # Smaller τ or κ leave rare labels to chance, larger ones make all labels equal. Chosen on Reuters and MeSH and evaluated on three
 # other corpora: macro F1 is 0.590 on the docstrings, 0.584 with the shared threshold alone, and 0.551 with `search`, which does not
-# shrink (docs/notebook.md).
+# shrink.
 TAU = 30.0  # weight of the shared threshold, in positives of the label
 KAPPA = 10.0  # weight of the shared sigmoid, in positives of the labels of similar frequency
 WIDTH = 0.5  # of the Gaussian weights, in octaves of the number of positives

@@ -72,7 +72,7 @@ MEASURES = {"label": "F1 per label (macro)", "micro": "micro F1", "instance": "F
 MIN_POSITIVES = 1  # held-out rows that a label needs for its own threshold
 ABOVE_0 = float(np.nextafter(0.0, 1.0))  # the smallest score that is predicted at threshold 0
 # Micro F1 on Reuters and the docstrings is 0.832 and 0.183 without this guard, 0.879 and 0.693 with it. With 1e-4 macro F1 on
-# Reuters falls from 0.685 to 0.651 (docs/notebook.md).
+# Reuters falls from 0.685 to 0.651.
 CHANCE = 0.01  # largest probability that a random order of the rows has as good an F1
 # Macro recall is 0.34 of macro precision on Reuters-21578 and 0.26 on bibtex, where tune raises macro F1 by 0.25 and 0.21; 0.69 on
 # w8a, 0.70 on 20newsgroups and 0.81 on a9a, where it raises it by 0.03 to 0.08 (docs/evidence/deciding.md).

@@ -23,7 +23,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.files.atomic import temporary_path
-from hpcml.kernels import checksums as kernels
+from hpcml.kernels import row_keys as kernels
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer

@@ -6,8 +6,7 @@
             out[row] = data[indptr[row] : indptr[row + 1]].sum()
 
 Kernels use this `njit`, which releases the GIL so that the thread that ends a program in time can run. Kernels of one package lie
-in that package; shared ones lie here, by subject: `rows`, `scores`, `top`, `text`, `density`, `tree`. Hand-written instructions are
-in `lanes`. `cache` stores compiled kernels for the next process.
+in that package; shared ones lie here, by subject, and hand-written instructions in `lanes`. `cache` stores compiled kernels.
 """
 
 from collections.abc import Callable
@@ -33,7 +32,6 @@ choose_cache()
 
 
 def njit(function: Callable | None = None, **options: Any) -> Any:
-    """numba.njit with the options and the cache that all kernels use."""
     if function is None:
         return partial(njit, **options)
     kernel = numba.njit(function, error_model="numpy", nogil=True, **options)
@@ -42,10 +40,10 @@ def njit(function: Callable | None = None, **options: Any) -> Any:
 
 
 def by_constant(choose: Callable[[Any], Any]) -> Any:
-    """Return a function f for kernels: f(constant, ...) calls choose(constant)(...), chosen when the kernel is compiled.
+    """Return a function for kernels: f(constant, ...) calls choose(constant)(...), chosen at compile time.
 
-    The constant is a number or string in the kernel's closure, so numba caches one form of the kernel per constant. A closure over
-    the chosen kernel itself would be recompiled in every process.
+    The constant is in the kernel's closure, so numba caches one form per constant; a closure over the chosen kernel would be
+    recompiled in every process.
     """
 
     def chosen(constant, *arguments):

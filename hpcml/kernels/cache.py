@@ -131,21 +131,15 @@ def _digest(module: ModuleType) -> str:
 
 
 def choose_cache() -> None:
-    """Use NUMBA_CACHE_DIR if it is set, else `cache_folder()`."""
     if not config.CACHE_DIR:
         config.CACHE_DIR = str(cache_folder())
-
-
-def n_cached_kernels() -> int:
-    return sum(1 for _ in Path(config.CACHE_DIR).rglob("*.nbc"))
 
 
 def cache_folder() -> Path:
     """Return a folder that only this user can write to, created if necessary.
 
-    In a Slurm job it is on the node's disk (SLURM_TMPDIR, TMPDIR or /tmp), which is not shared by many nodes. Otherwise it is in
-    XDG_CACHE_HOME or ~/.cache, or on that disk if these are not writable. If that folder is not safe, it is a new temporary folder
-    that is removed with the process.
+    In a Slurm job it is on the node's disk (SLURM_TMPDIR, TMPDIR or /tmp); otherwise in XDG_CACHE_HOME or ~/.cache if writable. If
+    it is not safe, a new temporary folder is removed with the process.
     """
     local = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir(), f"hpcml-numba-{os.getuid()}")
     try:

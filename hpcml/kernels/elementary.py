@@ -7,8 +7,7 @@ avoid fused multiply-add: without hardware support, the C library emulates it te
 
 Arguments are reduced as in Cody & Waite (1980), by constants in two or three parts; the remainder goes into the Taylor series, and
 the sum of its two largest terms keeps its rounding error (Dekker 1971). Errors are below 1 unit in the last place; 2 for `sigmoid`,
-1 +
-y log x| for `power`. `elementwise` has the same functions for arrays.
+1 + |y log x| for `power`. `elementwise` has the same functions for arrays.
 """
 
 import math
@@ -49,7 +48,6 @@ def _bits(x):
 
 @njit(forceinline=True)
 def _number(bits):
-
     return np.int64(bits).view(np.float64)
 
 

@@ -12,7 +12,6 @@ from hpcml.kernels import by_constant, elementary, njit
 
 
 def over(kernel: Callable[..., None], *inputs: ArrayLike) -> np.ndarray:
-    """Apply a kernel to arrays (float64, broadcast) element by element."""
     arrays = [np.asarray(x, dtype=np.float64, order="C") for x in inputs]
     out = np.empty(np.broadcast_shapes(*(x.shape for x in arrays)))
     kernel(*((x if x.shape == out.shape else np.array(np.broadcast_to(x, out.shape))).reshape(-1) for x in arrays), out.reshape(-1))

@@ -9,9 +9,8 @@ from hpcml.kernels import njit
 def extreme_features(csr, positives, sample, frequent, labels, features, areas):
     """Write the features of the most extreme AUC of labels[m] in the samples to features[m] (k; −1: none) and the AUC to areas[m].
 
-    csr: X. positives: (indptr, rows of X), by label, of sampled rows with it (or without it, which changes a to 1 − a). sample:
-    (indptr, sample rows, values) by feature of other sampled rows; (indptr, sample rows) by label of those on the side of the
-    positives; their number. frequent: features by descending sample count. An AUC between 0.02 and 0.98 is ignored.
+    csr: X. positives: (indptr, rows of X) by label of sampled rows with it (or without it: AUC 1 − a). sample: (indptr, rows,
+    values) by feature of other sampled rows; (indptr, rows) by label; their number. frequent: features by descending count.
     """
     (indptr, indices, data), (label_indptr, label_rows) = csr, positives
     (begins, sample_rows, values), (own_begins, load_rank_rows), n_sample = sample[0], sample[1], sample[2]

@@ -12,7 +12,6 @@ from pathlib import Path
 
 @cache
 def processor_name() -> str:
-    """Return the model name of the processor if the system reports it, else its architecture."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -20,7 +19,6 @@ def processor_name() -> str:
 
 
 def computed_by() -> dict[str, str]:
-    """Return processor, numba's target, and the libraries whose code depends on the processor."""
     from numba.core.registry import cpu_target
     from threadpoolctl import threadpool_info
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.bounds import BLOCK, FULL, LEVELS, MOST_AT_ONCE, TILE, add_rare
-from hpcml.kernels.lanes.levels import add_levels
+from hpcml.kernels.lanes.bounds import add_levels
 from hpcml.kernels.rows import first_at_least
 from hpcml.kernels.scores import add_column, score_row_by_column
 from hpcml.kernels.top import NONE, keep_one, keep_row, score_inverted, value_of
@@ -177,10 +177,7 @@ def _score_heavy(values, index, bias, scores, sigmoids, best):
 
 @njit
 def _divide(values, gap, index, lines, numbers):
-    """Write a row's lines and integers m of the table; return their number and the unit of their sums.
-
-    FULL corresponds to 4 times `gap`, or to the largest possible sum.
-    """
+    """Write a row's lines and integers m; return their number and the unit of their sums. FULL is 4 · `gap` or the largest sum."""
     (columns, x, factors), line_of, scales = values, index.line_of, index.scales
     slack, n = _slack(columns.size), 0
     total, largest = 0.0, 0.0
@@ -234,7 +231,6 @@ def _append(begin, total, worst, labels, out):
 
 @njit
 def _start_batch(csr, rows, model, sums, sigmoids, index, batch, best):
-    """First step of a batch."""
     ends, scores = batch.ends, np.empty(index.heavy.size)
     ends[0] = 0
     for i in range(rows.size):
@@ -251,7 +247,6 @@ def _start_batch(csr, rows, model, sums, sigmoids, index, batch, best):
 
 @njit
 def _select_labels(index, batch, n_rows):
-    """Second step of a batch: select the labels of each row."""
     table, (bases, slopes), units, worst, counts = index.table, index.blocks, batch.units, batch.worst, batch.counts
     sums, most = np.empty(TILE, np.uint16), np.empty(TILE, np.float32)
     counts[:n_rows] = 0

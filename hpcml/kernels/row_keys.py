@@ -1,4 +1,4 @@
-"""Content hashes of rows, and the assignment of rows to parts."""
+"""Content hashes of rows, checksums of arrays (`hpcml.files.slabs`), and the assignment of rows to parts."""
 
 import numpy as np
 
@@ -19,10 +19,7 @@ def mix(x):
 
 @njit
 def hash_rows(lengths, indices, values, features, out):
-    """out[i] = hash of row i: its features (`features`, or their numbers if empty) and values (`values`: uint32 bits).
-
-    It does not depend on the order of the features or on explicit zeros.
-    """
+    """out[i] = hash of row i's non-zero values (uint32 bits) and features (`features`, or their numbers if empty), in any order."""
     at = 0
     for i in range(lengths.size):
         total = np.uint64(0)
@@ -39,11 +36,10 @@ def hash_rows(lengths, indices, values, features, out):
 def assign(indptr, labels, weights, shares, room, draws, order, group_indptr, group_rows, deviations, part):
     """part[i] (int8) = part of row i, such that every part gets its share of the rows of each label.
 
-    Groups of rows (group_indptr, group_rows) are assigned in the given `order`, each to the part that adds least to the sum over
-    labels (indptr, labels: label sets of rows) of `weights` times the squared `deviations` (labels + 1, parts; 0 at first): rows of
-    a label in a part, minus its share (`shares`) of those assigned. The last line counts all rows. Ties go to the part with most
-    `room` (rows; initially the capacities), then to the one that the first row's draw selects. A part without room for the group is
-    chosen only if no part has room.
+    Groups of rows are assigned in `order`, each to the part that adds least to the sum over labels (indptr, labels) of `weights`
+    times the squared `deviations` (labels + 1, parts): rows of a label in a part, minus its share. The last line counts all rows.
+    Ties go to the part with most `room` (rows), then by the first row's draw. A part without room is chosen only if no part has
+    room.
     """
     n_parts, everything = shares.size, deviations.shape[0] - 1
     inside, cost = np.zeros(everything + 1), np.empty(n_parts)
@@ -89,3 +85,17 @@ def assign(indptr, labels, weights, shares, room, draws, order, group_indptr, gr
             deviations[everything, p] -= shares[p] * size
         deviations[everything, best] += size
         room[best] -= size
+
+
+@njit
+def add_sums(words, first, size, out):
+    """out[b − first // size] += checksum of block b: Σ word · (odd factor of its index) mod 2^64; `words` (uint32) start at
+    `first`.
+    """
+    at, b = 0, 0
+    while at < words.size:
+        end, total = min(words.size, at + size - (first + at) % size), np.uint64(0)
+        for i in range(at, end):
+            total += np.uint64(words[i]) * ((np.uint64(first + i) * GOLDEN) | np.uint64(1))
+        out[b] += total
+        at, b = end, b + 1

@@ -56,9 +56,7 @@ def row_sizes(indptr, indices, data, rows, column_of, sizes, squares, folded):
 
 @njit
 def compact(indptr, indices, data, rows, columns, out_indptr, out_indices, out_data):
-    """Copy `rows` to out_indptr[0] and following; FOLDED features of a row become one value, and the FREQUENT first columns come
-    first.
-    """
+    """Copy `rows` to out_indptr[0] and following, the FREQUENT first columns first; FOLDED features of a row become one value."""
     column_of, fold_column, fold_norm, bias_column = columns
     at = out_indptr[0]
     for i in range(rows.size):
@@ -107,10 +105,10 @@ def count_labels(y_indptr, y_indices, rows, out):
 
 @njit
 def transpose(begins, ends, indices, data, first, positions, out_rows, out_data, positive=False):
-    """Write the entries begins[i] ≤ k < ends[i] of every row i by column: i to out_rows, data[k] to out_data.
+    """Write the entries begins[i] ≤ k < ends[i] of every row i by column: i to out_rows, data[k] to out_data (both may be None).
 
-    positions[c − first] (int64) is the next position of column c and is advanced. Columns without a position, or with one below 0,
-    are skipped; with `positive`, values of at most 0 too. `data` and `out_data` may be None.
+    positions[c − first] (int64), the next position of column c, is advanced; below 0 the column is skipped, with `positive` also
+    data ≤ 0.
     """
     for i in range(begins.size):
         for k in range(np.uint64(begins[i]), np.uint64(ends[i])):

@@ -66,8 +66,7 @@ def add_column(x, factor, lanes, weights, out):
 def score_row_by_column(csr, row, model, divisor, out):
     """out[l] (B) = score of a row for label l, divided by `divisor`; return the first label whose score is NaN, or −1.
 
-    `csr` is (indptr, indices, data); `model` is (by_column, columns, factors, bias), with weights by column as (begins, lanes,
-    weights): begins[c] ≤ p < begins[c + 1] are the entries of column c.
+    `model` is (by_column, columns, factors, bias); by_column is (begins, lanes, weights) of the columns.
     """
     (indptr, indices, data), ((begins, lanes, weights), columns, factors, bias), n_nan = csr, model, 0
     out[:] = 0.0
@@ -113,9 +112,7 @@ def score_pairs(indptr, indices, data, rows, labels, W, tables, bias, out):
 
 @njit
 def count_sorted(scores, values, above, equal):
-    """Compare ascending `scores` with ascending distinct `values` (n): equal[i] += scores equal to values[i]; above[i] (n + 1) +=
-    scores in (values[i − 1], values[i]].
-    """
+    """equal[i] += scores equal to values[i]; above[i] (n + 1) += scores in (values[i − 1], values[i]]; both ascending."""
     position = 0
     for i in range(scores.size):
         step, end = 1, position

@@ -203,10 +203,7 @@ def _line_end(text, at):
 
 @njit
 def _labels(text, at, labels, begin, bits):
-    """(number of labels, position behind): write the labels at `at` to labels[begin:]; position −1 if there are none.
-
-    Up to FEW_LABELS labels are sorted; otherwise bits[1] (uint64) says that they may descend.
-    """
+    """(number of labels, position behind): write the labels at `at` to labels[begin:]; position −1 if there are none."""
     end = begin
     while True:
         value, at = _number(text, at, bits)
@@ -227,10 +224,7 @@ def _labels(text, at, labels, begin, bits):
 
 @njit
 def _pairs(text, at, first, largest, indices, data, begin, bits):
-    """(end, last index, position behind): write the non-zero pairs to indices and data from `begin`.
-
-    The position is −1 for unusual text; `last` is first − 1 if there is no pair.
-    """
+    """(end, last index, position behind): write the non-zero pairs to indices and data; position −1 for unusual text."""
     end, last = begin, first - 1
     at = _blanks(text, at)
     while text[np.uint64(at)] != NEWLINE and text[np.uint64(at)] != HASH:
@@ -253,8 +247,7 @@ def _pairs(text, at, first, largest, indices, data, begin, bits):
 def parse_lines(text, size, first, largest, lengths, indices, data, label_lengths, labels):
     """Parse svmlight lines: (rows, pairs, labels, width, whether labels may descend); rows is −1 for unusual text.
 
-    Indices lie in first … largest and are written 0-based. lengths and label_lengths need one element per line, indices and data
-    one per colon and one more, labels one per line and comma.
+    Indices lie in first … largest and are written 0-based. indices and data need one element per colon and one more.
     """
     bits = np.zeros(2, dtype=np.uint64)
     at, row, n_pairs, n_labels, width = 0, 0, 0, 0, 0

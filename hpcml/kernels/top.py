@@ -81,10 +81,7 @@ def sort_best(slope, offset, best_scores, best_labels):
 
 @njit
 def score_inverted(csr, rows, model, sums, sigmoids, best_scores, best_labels):
-    """Insert the scores of `rows`, divided by sums (n), into their heaps (n, k). Return the first label with a NaN score, or −1.
-
-    `csr` and `model` as in `score_row_by_column`; `sigmoids` are (slope, offset).
-    """
+    """Insert the scores of `rows`, divided by sums (n), into their heaps (n, k). Return the first label with a NaN score, or −1."""
     slope, offset = sigmoids
     scores = np.empty(model[-1].size)
     for i in range(rows.size):

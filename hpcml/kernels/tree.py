@@ -1,13 +1,11 @@
-"""Growing a classification tree from columns that are sorted once, and sending rows through it.
+"""Growth of a classification tree from columns that are sorted once, and the leaves of rows.
 
-A key (uint64) is a value of a feature and the row that has it: from bit `SHIFT` on the value's
-code, which orders as values do; below it the row's number, and lowest the row's class, in
-`class_bits` bits. The keys of a node are at the same places in every column, ascending. When the
-node is split they are parted in place, in order, so nothing is sorted again.
+A key (uint64) is a value of a feature and its row: from bit `SHIFT` on the value's code, which has the order of the values; below
+it the row's number, and lowest the row's class, in `class_bits` bits. The keys of a node have the same positions in every column,
+ascending. A split partitions them in place and in order, so nothing is sorted again.
 
-Splits are compared in whole numbers: `table[n]` is n log₂ n in fixed point, where log₂ n is the sum
-of those of n's prime factors. So gains that are equal are equal in bits, in whatever order they are
-summed.
+Splits are compared in integers: `table[n]` is n log₂ n in fixed point, where log₂ n is the sum of those of n's prime factors. Equal
+gains therefore have equal bits, in any order of summation.
 """
 
 import numpy as np
@@ -23,7 +21,7 @@ _SIGN = np.uint32(1 << 31)
 
 @njit
 def make_keys(bits, classes, class_bits, out):
-    """out (d × n) = the keys of rows; `bits` (uint32, n × d) are those of their float32 values."""
+    """out (d × n) = keys of rows; `bits` (uint32, n × d) are those of their float32 values."""
     for first in range(0, bits.shape[0], BLOCK):
         for j in range(bits.shape[1]):
             for i in range(first, min(first + BLOCK, bits.shape[0])):
@@ -36,7 +34,7 @@ def make_keys(bits, classes, class_bits, out):
 
 @njit
 def tabulate_entropies(scale, out):
-    """out[n] (int64, given as 0) = n · scale log₂ n, with scale log₂ of primes rounded."""
+    """out[n] (int64, initially 0) = n · scale log₂ n, with scale log₂ of primes rounded."""
     for prime in range(2, out.size):
         if out[prime] == 0:
             rounded, power = np.int64(np.rint(scale * log2(np.float64(prime)))), prime
@@ -50,10 +48,10 @@ def tabulate_entropies(scale, out):
 
 @njit
 def _best_split(column, class_mask, table, min_leaf, left, right):
-    """The best split of a node's column: its score, how many rows go left (0: there is none).
+    """Return the score of the best split of a node's column, and its number of rows on the left (0: no split).
 
-    The score is Σ_sides (Σ_c n_c log n_c − n log n), greatest where the entropy is least. `left`
-    (n_classes) is room for counts; `right` has those of the node, and is then used up.
+    The score is Σ_sides (Σ_c n_c log n_c − n log n), largest where the entropy is smallest. `left` (n_classes) is scratch; `right`
+    has the counts of the node and is overwritten.
     """
     n = column.size
     left[:] = 0
@@ -77,7 +75,7 @@ def _best_split(column, class_mask, table, min_leaf, left, right):
 
 @njit
 def _part(column, on_left, class_bits, row_mask, room):
-    """Put the keys of rows with `on_left` 1 before those with 0, each in their order."""
+    """Move the keys of rows with `on_left` 1 before the others, both in their order."""
     n_left, n_right = 0, 0
     for i in range(column.size):
         key = column[i]
@@ -91,7 +89,6 @@ def _part(column, on_left, class_bits, row_mask, room):
 
 @njit
 def _ends(counts, n, depth, min_leaf, max_depth):
-    """Whether a node is not split: it is too deep, too small or of one class."""
     if depth >= max_depth or n < 2 * min_leaf:
         return True
     return counts.max() == n
@@ -99,10 +96,9 @@ def _ends(counts, n, depth, min_leaf, max_depth):
 
 @njit
 def _choose(keys, first, last, counts, varying, n_varying, rules):
-    """The best split of a node: (feature, rows on the left, n_varying); feature d for none.
+    """Return the best split of a node: feature (d: no split), rows on the left, n_varying.
 
-    Of equally good splits the first feature's is taken, and of these the one of the lowest values.
-    Features that are constant in the node move behind the others of `varying`.
+    Ties go to the smallest feature, then to the lowest values. Features that are constant in the node move to the end of `varying`.
     """
     class_bits, table, min_leaf, _ = rules
     class_mask = (np.uint64(1) << class_bits) - np.uint64(1)
@@ -126,7 +122,7 @@ def _choose(keys, first, last, counts, varying, n_varying, rules):
 
 @njit
 def _part_all(keys, split, middle, varying, class_bits, on_left, room):
-    """Part a node's keys of `varying` features as the feature `split` is parted at `middle`."""
+    """Partition a node's keys of `varying` features as the feature `split` is partitioned at `middle`."""
     row_mask = (np.uint64(1) << SHIFT) - np.uint64(1)
     for i in range(keys.shape[1]):
         on_left[np.intp((keys[split, i] & row_mask) >> class_bits)] = i < middle
@@ -137,11 +133,11 @@ def _part_all(keys, split, middle, varying, class_bits, on_left, room):
 
 @njit
 def grow(keys, rules, nodes):
-    """Grow a tree into `nodes`, parting `keys` (n_features × n_rows, sorted); how many nodes.
+    """Grow a tree into `nodes`, partitioning `keys` (n_features × n_rows, sorted); return the number of nodes.
 
-    `rules` are (class_bits, table, fewest rows in a leaf, greatest depth). `nodes` are the features
-    (LEAF of a leaf), the codes (uint32) of the values below and above the threshold, the left
-    children (the right one follows) and the counts (× n_classes), of the root given.
+    `rules` are (class_bits, table, minimum rows of a leaf, maximum depth). `nodes` are the features (LEAF of a leaf), the codes
+    (uint32) of the values below and above the threshold, the left children (the right one follows) and the counts (× n_classes;
+    root given).
     """
     n_features, n_rows = keys.shape
     features, lows, highs, children, counts = nodes
@@ -185,9 +181,9 @@ def grow(keys, rules, nodes):
 
 @njit
 def leaves(X, features, thresholds, children, out):
-    """out[i] (int32) = the leaf of row i of X (n × d): left if a value is at most the threshold.
+    """out[i] (int32) = leaf of row i of X (n × d): left if a value is at most the threshold.
 
-    Rows of a block take a step each in turn, so that none waits for the numbers of another's node.
+    Rows of a block take steps in turn, which hides the latency of their nodes.
     """
     going = np.empty(BLOCK, np.intp)
     for first in range(0, X.shape[0], BLOCK):

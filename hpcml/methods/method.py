@@ -21,8 +21,6 @@ OTHERS = "Others"  # a group of `registry.GROUPS`
 
 
 class Report(Protocol):
-    """A printable training report with the path of the model."""
-
     @property
     def model(self) -> Path: ...
 
@@ -87,9 +85,7 @@ class Method:
         return getattr(import_module(module), name)
 
     def open_data(self, comm: Comm, path: Path) -> DataFile:
-        """Open a dataset to train on. Collective over `comm`; raises DataError, and ConfigError if labels are features and the
-        method cannot hide them.
-        """
+        """Open a dataset. Collective; raises DataError, and ConfigError if labels are features that the method cannot hide."""
         from hpcml.data.dataset import DataFile
         from hpcml.mpi import agreed
 

@@ -86,7 +86,6 @@ METHODS = {method.name: method for method in TABLE}
 
 
 def method_named(name: str) -> Method:
-    """Raise ConfigError if there is no method of that name."""
     if name not in METHODS:
         raise ConfigError(f"no method {name!r}; {nearest(name, METHODS, 'hpcml train --help')}")
     return METHODS[name]
@@ -101,9 +100,7 @@ def methods_supporting(feature: str) -> list[str]:
 
 
 def train(name: str, session: Session, data: Path, target: Target, options: Any, **more: Any) -> Any:
-    """Train with the method of that name; `more` are arguments of `tune` and `retrain`. Collective over the session; raises
-    ConfigError.
-    """
+    """Train with the method of that name; `more` are arguments of `tune` and `retrain`. Collective; raises ConfigError."""
     method = method_named(name)
     report = method.load(method.train)(method, session, data, target, options, **more)
     from hpcml.run.environment import record_end

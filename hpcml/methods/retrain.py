@@ -79,7 +79,7 @@ class PreviousRun:
             log(f"note: the new model does not inherit the {what} of {self.run}; choose new ones with {how}")
 
     def _match_labels(self, comm: mpi.Comm, problem: LabelProblem) -> tuple[dict[int, int] | None, str]:
-        """Map labels to earlier labels with the same positive rows, or return None and the reason if rows differ. Collective."""
+        """Map labels to earlier labels with the same positive rows, or return None and the reason. Collective."""
         split, exists = str(self.model.attrs["split"]), False
         if comm.rank == 0:
             with suppress(HpcmlError, OSError), DataFile(self.data) as dataset:

@@ -48,7 +48,6 @@ class Job:
     total: int | None = None  # units of all ranks; None: unknown
     saved = "checkpoint written"  # for the message about an interruption
     share_done = math.nan  # this rank's finished share of all work; NaN: use `n_done`
-    needs_support = needs_scores = False  # further results of a label that `keep` requires: see `linear.solver.Finished`
 
     @property
     def n_done(self) -> float:

@@ -2,7 +2,7 @@
 
 With few rows, the best of many settings is often chance, so the scores of a rare label are unreliable. The score of a setting for a
 label with n′ positive rows is therefore (n′ · own + τ · mean) / (n′ + τ), where the mean is over all labels. τ was chosen on
-Reuters and the docstrings and evaluated on other collections (docs/notebook.md).
+Reuters and the docstrings and evaluated on other collections.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hpcml.methods.linear.settings import Axis, Setting
 MAX_ROUNDS = 4  # in which the grid may grow; each trains all labels at the new values
 # Gain in score for which the grid grows: a third of MARGIN. On held-out training rows of nursery, w8a, covtype, spamassassin,
 # 20newsgroups, Reuters, bibtex, docstrings and MeSH, F1 falls on Reuters only, by 0.0007 with 0.001 and by 0.0003 with 0.003; MeSH
-# gains 0.0029 instead of 0.0044; the gains of the others are the same (docs/notebook.md).
+# gains 0.0029 instead of 0.0044; the gains of the others are the same.
 MIN_GAIN = 0.001
 MARGIN = 0.003  # gain in score for which a setting replaces the default
 TAU = 100.0  # number of positive rows at which a label's own score and the mean have equal weight

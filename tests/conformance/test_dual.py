@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.svm import LinearSVC
-from support import dual_problems
 from support.dual_problems import (
     DATA,
     HINGES,
@@ -26,14 +25,14 @@ from support.dual_problems import (
     twin_of,
 )
 from support.make import dataset, random_data
-from support.oracles_dual import CLOSE, order, shuffled
+from support.oracles_dual import CLOSE, shuffled
 from support.training import train
 
 from hpcml.errors import DataError, NonFiniteError
-from hpcml.methods.dual import dual, kernels, newton, panel
+from hpcml.methods.dual import kernels, newton
 from hpcml.methods.dual.options import BALANCED
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
-from hpcml.model.linear import STATUS, Model
+from hpcml.model.linear import Model
 
 LOSSES = tuple(TWINS)
 TIED = {"duplicates", "one_feature"}  # a row's gradient is 0, or 1e-17, where its copy was met just before: then rounding decides
@@ -79,24 +78,6 @@ def test_shuffle_equals_the_reference_and_keeps_chunks_together(bounds):
         assert len(list(itertools.groupby(chunk))) == len(bounds) - 1, places
 
 
-def test_order_of_a_pass_is_of_chunks(monkeypatch):
-    options = asked(precision="double", seed=9)
-    risk = risk_of(*DATA["random"](), options)
-    monkeypatch.setattr(panel, "CHUNK_VALUES", 100)
-    solver = dual.DualSolver(risk, trainable(risk), 16, options)
-    bounds = solver.rows.bounds.tolist()
-    assert len(bounds) > 3
-    for begin, end in itertools.pairwise(bounds[:-1]):
-        assert 50 < risk.rows.indptr[end] - risk.rows.indptr[begin] < 150
-    found = {(number, sweep): solver.order(number, sweep).tolist() for number in range(3) for sweep in range(3)}
-    assert found == {key: order(60, 9, *key, bounds) for key in found}
-    assert len(set(map(tuple, found.values()))) == 9
-    monkeypatch.setattr(panel, "ORDER_BYTES", 1)
-    forgetful = dual.DualSolver(risk, trainable(risk), 16, options)
-    assert {key: forgetful.order(*key).tolist() for key in found} == found
-    assert not forgetful.orders
-
-
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize(("loss", "near"), [("hinge", 1e-4), ("squared-hinge", 1e-4), ("logistic", 2e-6)])
 def test_finds_the_minimum_of_scikit_learn(loss, near, weight):
@@ -112,7 +93,6 @@ def test_finds_the_minimum_of_scikit_learn(loss, near, weight):
 
 
 def random_problem(seed, loss):
-    """X, Y and options for a certificate: tolerances loose and tight, in both precisions."""
     rng = np.random.default_rng(seed)
     X, Y = random_data(seed, int(rng.integers(2, 40)), int(rng.integers(1, 15)), 2, density=rng.uniform(0.2, 1))
     if seed % 5 == 0:
@@ -153,54 +133,16 @@ def test_certificate_holds_for_any_tolerance(loss):
     assert limited > 10
 
 
-def test_tolerance_holds_over_all_rows(monkeypatch):
-    """The range of the projected gradients, found anew from the duals that a label leaves its last panel with."""
-    left = {}
-
-    class Watched(dual.DualSolver):
-        def certify(self):
-            finished, others = super().certify()
-            for ours in finished:
-                lane = next(k for k, label in enumerate(self.lanes) if label.label == ours.label)
-                left[self.lanes[lane].number] = [a.reshape(-1, self.width)[:, lane] for a in (self.alpha, self.w)]
-            return finished, others
-
-    monkeypatch.setattr(dual_problems, "DualSolver", Watched)
-    for loss, precision, tol in itertools.product(HINGES, ("single", "double"), (0.5, 0.01)):
-        options = asked(loss=loss, precision=precision, dual_tol=tol, lam="0.01", bias=True, max_steps=5000)
-        risk = risk_of(*random_data(8, 80, 25, 9, density=0.2), options)
-        left.clear()
-        finished = finish(risk, options, widest=4)
-        X, C = dense(risk), 1 / (risk.lam * 80)
-        assert left.keys() == finished.keys() == set(range(9))
-        for label, ours in finished.items():
-            (sign, _), (alpha, w) = of_label(risk, options, label), left[label]
-            assert ours.w.tobytes() == w.tobytes()
-            assert abs(w[-1] - (sign * alpha).sum()) < 0.13  # the intercept may have moved
-            top, diagonal = (math.inf, 0.5 / C) if loss != "hinge" else (float(np.asarray(C, alpha.dtype)), 0.0)
-            alpha, w = alpha.astype(float), w.astype(float)
-            w[-1] = (sign * alpha).sum()
-            assert (alpha >= 0).all()
-            assert (alpha <= C).all() or loss != "hinge"
-            np.testing.assert_allclose(w, (sign * alpha) @ X, rtol=1e-5, atol=1e-6)
-            gradient = sign * (X @ w) - 1 + diagonal * alpha
-            at_top = alpha >= top * (1 - 1e-6)
-            projected = np.where(alpha == 0, np.minimum(gradient, 0), np.where(at_top, np.maximum(gradient, 0), gradient))
-            violation = max(projected.max(), 0) - min(projected.min(), 0)
-            assert violation <= tol * (1 + 1e-5) or ours.gap <= CLOSE * tol
-            assert ours.status == CONVERGED
-
-
-@pytest.mark.parametrize("loss", HINGES)
-def test_reaches_max_gap_or_reports_the_step_limit(loss):
-    for max_gap, precision in ((1e-2, "single"), (1e-5, "single"), (1e-9, "double")):
+@pytest.mark.parametrize(("loss", "smallest"), [("hinge", 1e-9), ("squared-hinge", 1e-9), ("logistic", 1e-12)])
+def test_reaches_max_gap_or_reports_the_step_limit(loss, smallest):
+    for max_gap, precision in ((1e-2, "single"), (1e-5, "single"), (smallest, "double")):
         options = asked(loss, dual_tol=1.0, max_gap=max_gap, precision=precision)
         for ours in finish(risk_of(*DATA["random"](), options), options).values():
             assert (ours.status, ours.gap <= max_gap) == (CONVERGED, True)
-    options = asked(loss, max_gap=1e-15, max_steps=20)  # more than float32 can give
+    options = asked(loss, max_gap=1e-16, max_steps=20 if loss in HINGES else None)  # more than float32 can give
     for ours in finish(risk_of(*DATA["random"](), options), options).values():
-        assert (ours.status, ours.steps) == (STEP_LIMIT, 20)
-        assert 0 <= ours.gap < 1e-3
+        assert ours.status == STEP_LIMIT and 0 <= ours.gap < (1e-3 if loss in HINGES else 1e-6)
+        assert ours.steps == 20 if loss in HINGES else ours.steps < 1000
 
 
 # 30: the range of a pass did not hold 0 unless another label of the panel looked at more rows
@@ -230,52 +172,14 @@ def test_label_does_not_depend_on_labels_in_its_panel(seed):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        asked(),
-        asked("logistic", bias=True, lam="0.001", positive_weight=BALANCED, precision="double"),
-    ],
+    "options", [asked(), asked("logistic", bias=True, lam="0.001", positive_weight=BALANCED, precision="double")]
 )
 def test_label_does_not_depend_on_its_panel_of_33_labels(options):
-    """More labels than a panel holds: panels of 16, 8 and fewer."""
     risk = risk_of(*random_data(4, 50, 15, 33, density=0.3), options)
     runs = [finish(risk, options, widest=widest) for widest in (16, 8, 5, 1)]
     assert len(runs[0]) == 33
     for label in runs[0]:
         assert len({(run[label].w.tobytes(), run[label].f, run[label].gap, run[label].steps) for run in runs}) == 1
-
-
-def six_labels():
-    X, Y = random_data(7, 90, 30, 6, density=0.3)
-    Y = Y.tolil()
-    Y[:, 1], Y[:, 2] = 0, 1  # no positive row; no negative row
-    return X, Y
-
-
-@pytest.fixture
-def data(tmp_path):
-    return dataset(tmp_path / "data.h5", *six_labels())
-
-
-@pytest.mark.parametrize("precision", ["single", "double"])
-@pytest.mark.parametrize("loss", HINGES)
-def test_saved_model_has_the_objective_and_the_gap(data, tmp_path, loss, precision):
-    options = asked(loss=loss, precision=precision, bias=True, positive_weight="3.5", min_positives=0, show_gaps=True)
-    report = train("dual", None, data, tmp_path / "run", options)
-    model, risk = Model(report.model), risk_of(*six_labels(), options)
-    assert [STATUS[code] for code in model.labels["status"]].count("degenerate") == 2
-    for row in range(6):
-        if STATUS[model.labels["status"][row]] == "degenerate":
-            assert (model.labels["gap"][row], abs(model.bias[row])) == (0, 1)
-            continue
-        f, gap = model.labels["f_min"][row], model.labels["gap"][row]
-        w = np.append(model.W[row].astype(float), model.bias[row])
-        assert f == pytest.approx(f_of(risk, options, row, w), rel=1e-10)
-        assert f * (1 - gap) <= minimum(risk, options, row)[0] * (1 + 1e-9)
-        features = np.append(model.weights(row), model.bias[row]) if model.n_features else w
-        assert features.size == 31
-    assert report.gaps == list(zip(model.label_names, model.labels["f_min"], model.labels["gap"], strict=True))
-    assert report.max_gap == model.labels["gap"].max()
 
 
 @pytest.mark.parametrize("n_rows", [1, 2])
@@ -287,7 +191,6 @@ def test_one_or_two_rows(tmp_path, n_rows):
 
 
 def finished_or_refused(X, Y, options, refusals=NonFiniteError):
-    """What training on such numbers gives; None if it was refused. No computation may warn."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         try:

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 from support.make import dataset, random_data
 from support.training import train
 
+from hpcml import ElasticNetClassifier
 from hpcml.errors import ConfigError
-from hpcml.methods.elastic_net import certifier, certifier_kernels, newton
+from hpcml.methods.elastic_net import certifier, newton
+from hpcml.methods.elastic_net.options import parse_l1
 from hpcml.model.linear import STATUS, Model
 
 M, D, L = 300, 80, 7
@@ -17,21 +18,18 @@ M, D, L = 300, 80, 7
 
 @pytest.fixture
 def problem(tmp_path):
-    """(data file, X, signs of the labels): features that one row has, and some that a label needs."""
     X, Y = random_data(5, M, D, L, density=0.1)
     X = sp.csr_matrix(abs(X))
     return dataset(tmp_path / "data.h5", X, Y), X.astype(np.float32).astype(float), np.where(Y.toarray() != 0, 1.0, -1.0)
 
 
 def objective(X, sign, w, b, loss, l1, l2):
-    """m times the objective."""
     z = X @ w + b
     value = np.logaddexp(0, -sign * z) if loss == "logistic" else 0.5 * (z - sign) ** 2
     return value.sum() + l1 * np.abs(w).sum() + l2 / 2 * w @ w
 
 
 def minimum(X, sign, loss, l1, l2):
-    """Proximal gradient steps until nothing moves: slow, and knows nothing of active sets. Weights and intercept."""
     X = X.toarray()
     w, b = np.zeros(X.shape[1]), 0.0
     u, c, t = w, b, 1.0
@@ -75,14 +73,12 @@ def test_newton_finds_the_minimum(problem, tmp_path, monkeypatch, loss, l1, l2):
 
 
 def wide(monkeypatch):
-    """All labels begin with passes of dual coordinate ascent."""
     monkeypatch.setattr(newton, "WIDE_AT_FIRST", 0)
     monkeypatch.setattr(newton, "SHARE", 0.0)
 
 
 @pytest.fixture
 def passes(monkeypatch):
-    """The orders of the rows in the passes of all labels, which begin with them; not those of the warm-up."""
     seen, visit = [], newton.Ascent.visit
     wide(monkeypatch)
 
@@ -113,17 +109,6 @@ def test_ascent_finds_the_minimum(problem, tmp_path, monkeypatch, passes, loss, 
         np.testing.assert_allclose(w, best[0], atol=1e-3)
 
 
-def test_newton_steps_continue_after_ascent(problem, tmp_path, monkeypatch, passes):
-    data, X, signs = problem
-    options = {"l1": "0.2/m", "lam": "0.3/m", "max_gap": 1e-9, "precision": "double"}
-    monkeypatch.setattr(newton, "ROUNDS", 1)
-    model = Model(train("elastic-net", None, data, tmp_path / "run", options).model)
-    assert len(passes) == L * newton.PASSES and model.labels["gap"].max() <= 1e-9
-    for label in range(L):
-        g = objective(X, signs[:, label], *minimum(X, signs[:, label], "logistic", 0.2, 0.3), "logistic", 0.2, 0.3)
-        assert model.labels["f_min"][label] * M == pytest.approx(g, rel=1e-8)
-
-
 def test_gradient_by_columns_is_that_by_rows(problem, tmp_path, monkeypatch):
     options, models = {"l1": "0.2/m", "lam": "0.1/m", "precision": "double", "max_gap": 1e-9}, []
     for most in (0.0, 1.0):
@@ -131,11 +116,6 @@ def test_gradient_by_columns_is_that_by_rows(problem, tmp_path, monkeypatch):
         models.append(Model(train("elastic-net", None, problem[0], tmp_path / str(most), options).model))
     np.testing.assert_allclose(models[0].labels["f_min"], models[1].labels["f_min"], rtol=2e-9)
     assert models[0].labels["gap"].max() <= 1e-9
-    X, factors = problem[1], np.random.default_rng(0).normal(size=M)
-    columns, sums, met = X.tocsc(), np.zeros(D), np.zeros(D, np.int64)
-    arrays = certifier_kernels.Vectors(columns.indptr.astype(np.int64), columns.indices, columns.data.astype(np.float32))
-    assert certifier_kernels.add_columns(arrays, 0, D, factors, sums, met, 0) == D
-    np.testing.assert_allclose(sums, X.T @ factors, rtol=1e-9, atol=1e-12)
 
 
 def test_stops_at_the_precision_of_the_weights(problem, tmp_path):
@@ -147,22 +127,7 @@ def test_stops_at_the_precision_of_the_weights(problem, tmp_path):
     assert "the weight precision" in str(report)
 
 
-@pytest.mark.filterwarnings("ignore:'penalty' was deprecated")
-@pytest.mark.parametrize("by_ascent", [True, False])
-def test_finds_the_minimum_of_scikit_learn(problem, tmp_path, monkeypatch, by_ascent):
-    data, X, signs = problem
-    if by_ascent:
-        wide(monkeypatch)
-    model = Model(train("elastic-net", None, data, tmp_path / "run", {"l1": "0.6/m", "lam": "0.4/m", "max_gap": 1e-8}).model)
-    for label in range(3):
-        other = LogisticRegression(penalty="elasticnet", solver="saga", l1_ratio=0.6, C=1.0, tol=1e-10, max_iter=50000)
-        other.fit(X, signs[:, label])
-        g = objective(X, signs[:, label], other.coef_[0], other.intercept_[0], "logistic", 0.6, 0.4)
-        assert model.labels["f_min"][label] * M == pytest.approx(g, rel=1e-7)
-
-
 def test_rare_label_visits_few_rows(tmp_path):
-    """All rows but those with the label's own word have one margin, and are not visited."""
     rng = np.random.default_rng(0)
     X, Y = sp.lil_matrix((20000, 301)), np.zeros((20000, 1))
     X[np.arange(20000), rng.integers(0, 300, 20000)] = 1
@@ -175,7 +140,6 @@ def test_rare_label_visits_few_rows(tmp_path):
 
 @pytest.mark.parametrize(("loss", "solver"), [("logistic", "fobos"), ("squared", "sgd")])
 def test_descent_comes_within_2_percent_and_by_default_within_3(tmp_path, loss, solver):
-    """Documents of words that are as frequent as in a language; labels of 2 to 30 % of them."""
     rng, n, d = np.random.default_rng(0), 800, 300
     words = np.minimum(np.exp(rng.uniform(0, np.log(d), 25 * n)).astype(int), d) - 1
     X = sp.csr_matrix((np.ones(words.size), (np.repeat(np.arange(n), 25), words)), (n, d)).log1p()
@@ -206,9 +170,6 @@ def test_path_of_strengths(problem, tmp_path):
         assert float(told["features"]) == pytest.approx(np.diff(model.W.indptr).mean(), rel=1e-3)
         features.append(float(told["features"]))
     assert features[0] < features[1] < features[2]
-    begun = np.loadtxt(tmp_path / "path" / "path-2" / "history.csv", delimiter=",", skiprows=1, usecols=(1, 6))
-    first = np.diff(Model(tmp_path / "path" / "path-1" / "model.h5").W.indptr)
-    assert begun[begun[:, 0] == 1, 1].sum() == first.sum() > 0  # the weights of the first run, before the first step
 
 
 def test_rejects_an_initial_model_of_other_rows(problem, tmp_path):
@@ -231,3 +192,31 @@ def test_small_gains_do_not_end_a_label_far_from_its_minimum(tmp_path, monkeypat
     options = {"l1": "0.001/m", "max_gap": 0.95, "max_steps": 5000}
     report = train("elastic-net", None, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", options)
     assert report.max_gap <= 0.95
+
+
+@pytest.mark.parametrize(("text", "value"), [("N/m", 0.03), ("0.1N/m", 0.003), ("2/m", 0.02), ("0.5", 0.5), ("0", 0.0)])
+def test_l1(text, value):
+    assert parse_l1(text, 3.0, 100) == pytest.approx(value)
+
+
+def test_default_strengths_do_not_depend_on_the_scale_of_the_rows():
+    X, Y = random_data(5, 300, 40, 3, density=0.2)
+    X, y = abs(sp.csr_matrix(X)), (Y.toarray() != 0).astype(int)
+    once, large = (ElasticNetClassifier(max_gap=1e-10, precision="double").fit(factor * X, y) for factor in (1, 64))
+    assert np.count_nonzero(once.coef_)
+    np.testing.assert_allclose(64 * large.coef_, once.coef_, atol=1e-5)
+    np.testing.assert_allclose(large.intercept_, once.intercept_, atol=1e-5)
+
+
+@pytest.mark.parametrize(("density", "warns"), [(0.5, True), (0.005, False)])
+def test_warns_of_frequent_features(tmp_path, density, warns):
+    X, Y = random_data(7, 400, 60, 2, density=density)
+    data, run = dataset(tmp_path / "data.h5", abs(sp.csr_matrix(X)), Y), tmp_path / "run"
+    train("elastic-net", None, data, run, {})
+    lines, warning = (run / "log.txt").read_text().splitlines(), "elastic-net is slow on such rows"
+    told = [number for number, line in enumerate(lines) if warning in line]
+    assert len(told) == warns
+    if warns:
+        (share,) = (float(word) for word in lines[told[0]].split(" % of the rows")[0].split()[-1:])
+        assert share == pytest.approx(100 * np.count_nonzero(sp.csr_matrix(X).toarray()) / (400 * 60), abs=1)
+        assert "training 2 labels" in lines[told[0] - 2]

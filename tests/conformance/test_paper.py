@@ -22,7 +22,6 @@ CORPORA = {"reuters21578": (TOPICS, 150, 190), "20newsgroups": ((), 150, 190)}
 
 
 def beside_liblinear(path, model):
-    """For each label with test rows: average precision and objective of the model, the same of LIBLINEAR, and the reported f."""
     with DataFile(path) as data:
         names, Y = (
             data.label_names(),
@@ -62,7 +61,6 @@ PAPER = 0.9069  # area under the ROC curve of PSBML with naive Bayes on Adult
 
 @pytest.fixture
 def adult(data_dir, tmp_path):
-    """a9a and its test rows."""
     for name, like in (("a9a", None), ("a9a.t", tmp_path / "a9a.h5")):
         converted("svmlight", data_dir / f"{name}.svm.xz", tmp_path / f"{name}.h5", like=like)
     return tmp_path / "a9a.h5", tmp_path / "a9a.t.h5"

@@ -23,7 +23,6 @@ def history(run):
 
 @pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
 def test_rare_labels_have_the_bits_of_one_rank(comm, mpi_tmp_path, monkeypatch, loss):
-    """Rare labels alone and others in panels, dealt out to ranks: the bits of one rank."""
     X, _ = random_data(4, 120, 30, 1, density=0.3)
     Y = np.arange(120)[:, None] % 40 < np.arange(1, 14)[None] * 2  # labels of 6, 12 … 78 rows
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", X, Y)
@@ -42,7 +41,6 @@ def test_rare_labels_have_the_bits_of_one_rank(comm, mpi_tmp_path, monkeypatch, 
 
 
 def values_at(data, options, model):
-    """f of every label of a model at its weights, in float64, on all rows."""
     with DataFile(data) as opened:
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), opened, "all"), options["bias"])
     X = sp.csr_matrix((rows.data.astype(float), rows.indices, rows.indptr), (rows.n_local, rows.n_columns))
@@ -57,7 +55,6 @@ def values_at(data, options, model):
 
 
 def uneven():
-    """Most values in one row, so that ranks get very different numbers of rows."""
     X, Y = random_data(6, 60, 30, 5, density=0.1)
     X, Y = X.tolil(), Y.tolil()
     X[0] = np.random.default_rng(0).normal(size=30)
@@ -94,19 +91,3 @@ def test_ranks_that_share_the_rows_certify_what_they_find(comm, mpi_tmp_path, na
     assert (theirs.labels["f_min"] * (1 - theirs.labels["gap"]) <= f * (1 + 1e-12)).all()
     if comm.size == 1:
         assert report.model.read_bytes() == alone.read_bytes()
-
-
-def test_groups_of_two_that_share_the_rows(comm, mpi_tmp_path):
-    """Groups of as many ranks give the same bits, however many groups there are and whichever label comes first."""
-    if comm.size % 2:
-        pytest.skip("needs an even number of ranks")
-    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(3, 90, 25, 9, density=0.3))
-    options = {"ranks_per_group": 2, "labels_per_pass": 3}
-    report = train("dual", comm, data, mpi_tmp_path / "groups", options)
-    pair = comm.Split(0 if comm.rank < 2 else 1, comm.rank)
-    path = mpi_tmp_path / f"pair{comm.rank // 2 if comm.rank < 2 else 1}"
-    if pair.size == 2:
-        train("dual", pair, data, path, changed(options, labels_per_pass=16))
-    comm.Barrier()
-    assert report.model.read_bytes() == (mpi_tmp_path / "pair0" / "model.h5").read_bytes()
-    pair.Free()

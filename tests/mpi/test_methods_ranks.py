@@ -1,8 +1,9 @@
-"""Every method on several ranks has the bits of one rank, also after interruptions."""
+"""Every method on several ranks has the bits of one rank, also after interruptions and with scaled features."""
 
 import numpy as np
 import pytest
-from support.make import by_one_rank, class_data, dataset_for_all, random_data
+import scipy.sparse as sp
+from support.make import by_one_rank, class_data, dataset, dataset_for_all, random_data
 from support.methods import (
     ESTIMATORS,
     EVERY,
@@ -23,8 +24,8 @@ import hpcml
 from hpcml import slices
 from hpcml.errors import Interrupted
 from hpcml.methods.linear import objective
-from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.layout import Sharding
+from hpcml.methods.linear.panel_kernels import CHUNK
 from hpcml.methods.registry import METHODS
 
 pytestmark = pytest.mark.mpi
@@ -38,13 +39,11 @@ def data(comm, mpi_tmp_path):
 
 @pytest.fixture
 def short_slices(monkeypatch):
-    """Runs look often whether they are to stop."""
     monkeypatch.setattr(slices, "SLICE_VALUES", 100)
     monkeypatch.setattr(objective, "ROWS_BYTES", 8 * 50)
 
 
 def stopped_often(comm, method, data, run, options, alone):
-    """Collective. Train with a signal to the last rank at one look after another, every third time on rank 0 alone; its stops."""
     stops, looks = 0, 1
     while True:
         signals, by_all = AtLook(looks if comm.rank == comm.size - 1 else NEVER), not (alone and stops % 3 == 2)
@@ -74,7 +73,6 @@ def test_bits_are_those_of_one_rank_also_through_stops(comm, mpi_tmp_path, data,
 @pytest.mark.mpi(min_size=2)  # alone it would compare a run with itself
 @having("ranks_per_group")
 def test_ranks_that_share_the_rows(comm, mpi_tmp_path, data, short_slices, method):
-    """Their bits are those of one rank where the method's sums are exact; else those of the same ranks. On 4, in two groups."""
     options = options_of(method, ranks_per_group=2 if comm.size == 4 else comm.size, labels_per_pass=2)
     whole = train(method, comm, data, mpi_tmp_path / "whole", options).model.read_bytes()
     exact = METHODS[method].load(METHODS[method].linear).sharding is Sharding.EXACT
@@ -125,3 +123,38 @@ def test_estimators_equal_one_rank(comm, method):
 def test_path_of_elastic_net_has_the_bits_of_one_rank(comm, mpi_tmp_path):
     data = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(9, 90, 30, 11, density=0.2))
     same_as_alone(comm, "elastic-net", data, mpi_tmp_path, {"path": ("1/m", "0.2/m")})
+
+
+@pytest.fixture
+def scaled_data(comm, mpi_tmp_path):
+    def made():
+        X, Y = random_data(5, 130, 24, 5, density=0.3)
+        Y = (Y.toarray() != 0).astype(float)
+        X = X.toarray() * np.logspace(-3, 3, 24)
+        X[:, 3], X[:, 8] = 5 * Y[:, 1], 2.0 - Y[:, 4]
+        return dataset(mpi_tmp_path / "scaled_data.h5", sp.csr_matrix(X.astype(np.float32)), Y)
+
+    return by_one_rank(comm, made)
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"), [("dual", "standard"), ("probe", "max-abs"), ("elastic-net", "max-abs"), ("svmperf", "standard")]
+)
+def test_scaled_models_equal_one_rank(comm, mpi_tmp_path, scaled_data, method, kind):
+    alone = by_one_rank(comm, lambda: hpcml.train(method, scaled_data, mpi_tmp_path / "alone", scale=kind)).model
+    found = hpcml.train(method, scaled_data, mpi_tmp_path / "ranks", comm=comm, scale=kind).model
+    assert found.read_bytes() == alone.read_bytes()
+
+
+def test_scaled_tuning_and_estimators_equal_one_rank(comm, mpi_tmp_path, scaled_data):
+    kind = "standard"
+    options = {"folds": 3, "lambdas": (1.0, 3.0), "weights": (1.0,), "scale": kind}
+    alone = by_one_rank(comm, lambda: hpcml.tune(scaled_data, mpi_tmp_path / "alone", **options)).model
+    assert hpcml.tune(scaled_data, mpi_tmp_path / "ranks", comm=comm, **options).model.read_bytes() == alone.read_bytes()
+    X, Y = random_data(6, 60, 9, 3, density=0.6)
+    X, y = X.toarray(), (Y.toarray() != 0).astype(int)
+    mine = np.array_split(np.arange(60), comm.size)[comm.rank]
+    for estimator in (hpcml.DualClassifier, hpcml.ProbeClassifier):
+        expected = estimator(scale=kind).fit(X, y)
+        found = estimator(scale=kind, comm=comm).fit(X[mine], y[mine])
+        assert np.array_equal(found.coef_, expected.coef_)

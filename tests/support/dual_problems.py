@@ -27,12 +27,10 @@ TWINS = {"hinge": HingeTwin, "squared-hinge": SquaredHingeTwin, "logistic": Logi
 
 
 def asked(loss="hinge", **given):
-    """Options with what was asked for; else without an intercept, as the twins have it."""
     return DualOptions(**{"loss": loss, "bias": False} | given)
 
 
 def risk_of(X, Y, options):
-    """What a run of these options is to minimise on these rows."""
     X, Y = sp.csr_matrix(X, dtype=np.float32), sp.csr_matrix(Y)
     labels = LabelSets(0, np.arange(Y.shape[1]), Y.shape[1], Y.indptr.astype(np.int64), Y.indices.astype(np.int64))
     rows, _ = compact_rows(mpi.self_comm(), shard_of(X, labels, 0, X.shape[0]), options.bias)
@@ -44,7 +42,6 @@ def trainable(risk):
 
 
 def finish(risk, options, labels=None, widest=16):
-    """The finished labels, by their numbers in the data, of a run of those labels in panels of at most so many."""
     labels = trainable(risk) if labels is None else np.array(labels)
     turns = DualSolver(risk, labels, widest, options).solve(range(labels.size), NEVER)
     return {int(labels[one.label]): one for finished in turns for one in finished}
@@ -56,26 +53,22 @@ def dense(risk):
 
 
 def of_label(risk, options, label):
-    """Signs of the rows, and the weight of those that have the label."""
     sign = np.full(risk.rows.n_local, -1.0)
     sign[risk.rows.rows_of(label)] = 1
     return sign, (sign < 0).sum() / (sign > 0).sum() if options.positive_weight == BALANCED else float(options.positive_weight)
 
 
 def twin_of(risk, options, label, **more):
-    """What the twin of the loss finds."""
     twin = TWINS[options.loss](dense(risk), risk.lam, options.dual_tol, options.seed, risk.rows.bias, **more)
     return twin.solve(*of_label(risk, options, label))
 
 
 def f_of(risk, options, label, w):
-    """f of a label at weights w, in float64."""
     sign, weight = of_label(risk, options, label)
     return objective(options.loss, dense(risk), sign, w.astype(float), risk.lam, weight)
 
 
 def minimum(risk, options, label):
-    """(min f, its w) of a label, as close as LIBLINEAR gets, or by Newton's method."""
     sign, weight = of_label(risk, options, label)
     shared = {"C": 1 / (risk.lam * risk.rows.n_global), "fit_intercept": False, "class_weight": {1: weight, -1: 1.0}}
     if options.loss == "logistic":

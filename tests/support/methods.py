@@ -34,25 +34,21 @@ every_way = pytest.mark.parametrize(
 
 
 def able(what, yes=True):
-    """The tests of the methods that can do something, or cannot."""
     return pytest.mark.parametrize("method", [name for name in EVERY if (what in METHODS[name].supports) == yes])
 
 
 def having(option, yes=True):
-    """The tests of the methods that have an option, or have it not."""
     found = [name for name in EVERY if (option in METHODS[name].option_names) == yes]
     assert found, f"no method has the option {option}"
     return pytest.mark.parametrize("method", found)
 
 
 def options_of(method, way=0, **more):
-    """Options for the data of `small_data`: methods of classes learn one label."""
     label = {} if "label_sets" in METHODS[method].supports else {"label": "label3"}
     return label | FEW.get(method, {}) | ({}, *WAYS.get(method, ()))[way] | more
 
 
 def small_data(path, n=90, **given):
-    """Rows that every method can take: no value is below 0. No row has label1, all have label2, some features tell of label3."""
     X, Y = random_data(7, n, 30, 6)
     X, Y = abs(X), Y.tolil()
     Y[:, 1], Y[:, 2], Y[:, 3] = 0, 1, X[:, :4].sum(axis=1) > 0.7
@@ -60,7 +56,6 @@ def small_data(path, n=90, **given):
 
 
 def history(run):
-    """The lines of history.csv, without what time and ranks change; nothing of a method that writes none."""
     if not (run / "history.csv").exists():
         return []
     with (run / "history.csv").open(newline="", encoding="utf-8") as lines:
@@ -68,13 +63,11 @@ def history(run):
 
 
 def make(name, **more):
-    """The classifier of a method."""
     method = METHODS[name]
     return method.load(method.estimator)(**{**method.parameters, **SHORT.get(name, {}), **more})
 
 
 def learnt(classifier):
-    """All that a classifier has learnt, as bytes."""
     if hasattr(classifier, "coef_"):
         coef = getattr(classifier, "part_coef_", classifier.coef_)
         return coef.tobytes() + classifier.intercept_.tobytes()
@@ -82,8 +75,6 @@ def learnt(classifier):
 
 
 class AtLook:
-    """Signals of which one arrives just before the run looks for the n-th time."""
-
     def __init__(self, n):
         self.left = n
 
@@ -100,7 +91,6 @@ class AtLook:
 
 
 def checkpoint_of(method, data, run, at_least=1):
-    """Begin a run and stop it as soon as it has written so many checkpoints; the newest."""
     for number in range(at_least):
         with pytest.raises(Interrupted, match=r"time limit.*checkpoint written"):
             train(method, None, data, run, options_of(method), time_limit=1e-9, resume=number > 0)

@@ -12,13 +12,11 @@ from support.make import by_one_rank
 
 
 def asked(method, **given):
-    """The options of a method; None is what nobody gave. Raises ConfigError for one that it does not have."""
     given = {name: value for name, value in given.items() if value is not None}
     return make_options(registry.method_named(method).options, f"train {method}", given)
 
 
 def minimisers():
-    """The names of the methods that minimise a loss and an L2 penalty."""
     return [name for name, method in registry.METHODS.items() if method.losses and method.penalty == "l2"]
 
 
@@ -27,14 +25,12 @@ def _session(comm, log, signals=None):
 
 
 def train(method, comm, data, output, options=None, force=False, resume=False, log=None, signals=None, **more):
-    """Collective over `comm`. Train into `output`; `more` are further options."""
     found = asked(method, **(options or {}) | more) if options is None or isinstance(options, dict) else replace(options, **more)
     with _session(comm, log, signals) as session:
         return registry.train(method, session, Path(data), Target(Path(output), force, resume), found)
 
 
 def same_as_alone(comm, method, data, folder, options):
-    """Collective over `comm`. Train on all ranks and on one, with the same bytes. The reports of both."""
     report = train(method, comm, data, folder / "ranks", options)
     alone = by_one_rank(comm, lambda: train(method, None, data, folder / "alone", options))
     assert report.model.read_bytes() == alone.model.read_bytes()
@@ -42,7 +38,6 @@ def same_as_alone(comm, method, data, folder, options):
 
 
 def merge(comm, runs, output, force=False, log=None):
-    """Collective over `comm`. Join the models of parts of the labels."""
     with _session(comm, log) as session:
         return merge_models(
             session, list(runs), Target(Path(output), force), lambda method: registry.method_named(method).free_keys
@@ -50,5 +45,4 @@ def merge(comm, runs, output, force=False, log=None):
 
 
 def changed(options, **more):
-    """The options, an object or a dict, with others in their place."""
     return options | more if isinstance(options, dict) else replace(options, **more)

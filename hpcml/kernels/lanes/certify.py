@@ -100,7 +100,6 @@ hinge_certify, logistic_certify = _certify_of(HINGE), _certify_of(LOGISTIC)
 
 @by_width()
 def _add_slopes(lanes, scores, at, positive, weight, costs, squared, moves, n_moves, sums):
-    """Add a row with scores[at + l] to `slopes`."""
     builder, zero, one, is_positive = lanes.builder, lanes.constant(0.0), lanes.constant(1.0), lanes.flags(positive)
     cost = builder.select(is_positive, costs.lanes(I64(0)), builder.fneg(costs.lanes(I64(lanes.count))))
     own, z = builder.fmul(lanes.splat(weight), cost), scores.lanes(at)
@@ -116,9 +115,6 @@ def _add_slopes(lanes, scores, at, positive, weight, costs, squared, moves, n_mo
 
 @njit
 def slopes(scores, positive, norms, costs, squared, moves, sums, lanes):
-    """sums[g lanes + l] += slope of Σ C ℓ (hinge, or `squared`) in the intercept of lane l moved by moves[g].
-
-    scores (n lanes); costs (2 lanes): C of positive and of negative rows; norms[i, 1]: weights of rows.
-    """
+    """sums[g lanes + l] += slope of Σ C ℓ (hinge, or `squared`) in the intercept of lane l moved by moves[g]; costs (2 lanes)."""
     for i in range(positive.size):
         _add_slopes(scores, i * lanes, positive[i], norms[i, 1], costs, np.int64(squared), moves, moves.size, sums, lanes)

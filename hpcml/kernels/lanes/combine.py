@@ -1,12 +1,12 @@
-"""Weights of a panel recomputed from its duals, in float64."""
+"""Weights of a panel recomputed from its duals, in float64; non-zero duals, and logistic duals as α or at another cost."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import types
 
-from hpcml.kernels import njit
-from hpcml.kernels.lanes.elementary import sigmoid
+from hpcml.kernels import elementary, njit
+from hpcml.kernels.lanes.elementary import sigmoid, softplus
 from hpcml.kernels.lanes.epoch import HINGE, LOGISTIC
 from hpcml.kernels.lanes.products import TILE, add_lines
 from hpcml.kernels.lanes.write import I64, by_width
@@ -33,10 +33,8 @@ def _signed_logistic(lanes, u, at, positive, weight, slopes, position, costs):
 def _combine_of(loss):
     @njit
     def combine(csr, norms, duals, positive, costs, first, v):
-        """v[j lanes + l] += Σ_i s α y x_ij in float64, for lanes first … first + lanes − 1 of a panel; lanes ≤ 8.
-
-        `csr` is (indptr, indices, data); norms[i, 1] are the weights s of the rows; `duals` (n width) and `costs` (2, width: C of
-        positive, then of negative rows) are the panel's; v (d, lanes).
+        """v[j lanes + l] (d, lanes ≤ 8) += Σ_i s α y x_ij in float64, for lanes first … of a panel; norms[i, 1] = s, `costs` (2,
+        width).
         """
         width, lanes, v = costs.shape[1], v.shape[1], v.reshape(-1)
         slopes, starts = np.empty(TILE * lanes), np.empty(TILE, np.int64)
@@ -77,3 +75,46 @@ def write_rounded(v, lanes, w, width, first, sums):
     sums[:] = 0.0
     for j in range(v.size // lanes):
         _write_line(v, j * lanes, w, j * width + first, sums, lanes)
+
+
+@by_width(types.int64, of=0)
+def _not_zero(lanes, values, at):
+    """A bit for each of values[at] … values[at + lanes − 1] that is not 0."""
+    return lanes.number(lanes.builder.fcmp_unordered("!=", values.lanes(at), lanes.constant(0.0)))
+
+
+@njit
+def support(alpha, width, lanes, active):
+    """Set the bits of `active` (n) for lanes < `lanes` of a panel of `width` with a non-zero dual."""
+    all_lanes = (1 << lanes) - 1
+    for i in range(active.size):
+        active[i] = _not_zero(alpha, i * width, width) & all_lanes
+
+
+@by_width()
+def _dual(lanes, u, at, cost, out):
+    alpha = lanes.builder.fmul(lanes.splat(cost), sigmoid(lanes, lanes.widened(u.lanes(at)))[0])
+    out.put(at, lanes.of(out.element).widened(alpha))
+
+
+@by_width()
+def _divided(lanes, u, at, below, shift):
+    """u[at] = −below − log(1 + exp(shift − u[at]))."""
+    builder = lanes.builder
+    log = softplus(lanes, builder.fsub(lanes.splat(shift), lanes.widened(u.lanes(at))))
+    u.put(at, lanes.of(u.element).widened(builder.fneg(builder.fadd(lanes.splat(below), log))))
+
+
+@njit
+def duals(u, cost, out):
+    for i in range(u.size):
+        _dual(u, i, cost, out, 1)
+
+
+@njit
+def divide(u, ratio):
+    """Replace every u by that of the same α at a cost `ratio` > 1 times as high: v = −log(r − 1 + r exp(−u))."""
+    below = elementary.log(ratio - 1.0)
+    shift = elementary.log(ratio) - below
+    for i in range(u.size):
+        _divided(u, i, below, shift, 1)

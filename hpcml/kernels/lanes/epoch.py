@@ -63,7 +63,6 @@ class Row:
         return self.rules.lanes(I64(row * self.lanes.count))
 
     def by_sign(self, positive: int, negative: int) -> ir.Value:
-        """A row of `rules` for lanes in which the row is positive, another one for the other lanes."""
         return self.builder.select(self.is_positive, self.rule(positive), self.rule(negative))
 
     def extreme(self, row: int, values: ir.Value) -> None:
@@ -187,9 +186,9 @@ def _epoch_of(loss):
     def epoch(csr, rows, norms, state, bits, tables, lanes, ahead):
         """Visit `rows` of `csr` (indptr, indices, data) in this order; `norms` (n, 2) are s ‖x_i‖² and the weight s of all rows.
 
-        `state`: weights (d lanes) and duals (n lanes); `tables`: rules (N_RULES, lanes), gradients (2, lanes) and counts (2,
-        lanes), all flat, float32 or float64; `bits`: lanes in which a row is positive, and active (n each, uint16). The data of the
-        next rows are prefetched; with `ahead` also their weights, which helps if these do not fit the L2 cache.
+        `state`: weights (d lanes) and duals (n lanes); `tables`: rules (N_RULES, lanes), gradients and counts (2, lanes), all flat;
+        `bits`: lanes in which a row is positive, and active (n, uint16). `ahead` prefetches weights, which helps if these do not
+        fit the L2 cache.
         """
         (indptr, indices, data), (w, duals), (positive, active), n = csr, state, bits, rows.size
         for r in range(n):

@@ -18,10 +18,9 @@ TILE = 64  # rows
 def use_values(
     lanes: Lanes, values: tuple[Array, Array], span: tuple[ir.Value, ir.Value], several: int, use: Callable[..., None]
 ) -> None:
-    """Emit `use(index, value, n)` for each k in the span begin ≤ k < end of `values` (indices, data), `several` at a time, n <
-    several.
+    """Emit `use(index, value, n < several)` for each k in the span of `values` (indices, data), `several` at a time.
 
-    The last group is filled with zeros at an index of the span, because a loop over it would be mispredicted.
+    The last group is filled with zeros, because a loop over it would be mispredicted.
     """
     (indices, data), (begin, end), builder = values, span, lanes.builder
     whole = builder.add(begin, builder.and_(builder.sub(end, begin), I64(-several)))
@@ -53,9 +52,7 @@ def score(lanes: Lanes, values: tuple[Array, Array], span: tuple[ir.Value, ir.Va
 
 @by_width(of=3)
 def dot_row(lanes, values, span, w, out, at):
-    """out[at + l] = Σ data[k] w[indices[k], l] over a span of `values` (indices, data), in the type of `out`, at least as wide as
-    w's.
-    """
+    """out[at + l] = Σ data[k] w[indices[k], l] over a span of `values` (indices, data), in the type of `out`."""
     out.put(at, lanes.builder.fadd(*score(lanes, values, span, w, 2)))
 
 
@@ -149,8 +146,8 @@ def score_rows(indptr, indices, data, w, lanes, out):
 def add_lines(csr, first, starts, slopes, g, lanes, grids, rounded):
     """g[indices[k] lanes + l] += slopes[i lanes + l] data[k] over row first + i of `csr`, for selected rows i and lanes l.
 
-    `starts` are the positions i lanes + l in `slopes` of the lines, of min(lanes, 8) lanes, to add. With `rounded` addends are
-    rounded to the grid shift_of_level[levels[indices[k]]] of their feature; `grids` are (levels, shift_of_level).
+    `starts` are the positions i lanes + l of the lines (min(lanes, 8) lanes) to add. With `rounded`, addends are rounded to
+    `grids`.
     """
     (indptr, indices, data), size = csr, min(lanes, LINE)
     for at in starts:

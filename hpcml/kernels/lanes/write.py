@@ -141,8 +141,8 @@ class Array:
 def by_width(result: types.Type = types.void, widths: tuple[int, ...] = WIDTHS, of: int = -1) -> Callable[..., Any]:
     """Make of `emit(lanes, *arguments)` a function for compiled code whose last argument is the number of lanes, one of `widths`.
 
-    `emit` gets arrays as `Array`, integers as 64 bits, floats as float64, and tuples of these. `lanes` have the type of argument
-    number `of` (−1: DOUBLE). A constant number of lanes costs nothing, a variable one a jump.
+    `emit` gets arrays as `Array`, integers as 64 bits, floats as float64, and tuples of these; `lanes` have the type of argument
+    `of`.
     """
 
     def decorate(emit: Callable[..., Any]) -> Any:

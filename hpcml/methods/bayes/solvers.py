@@ -48,7 +48,6 @@ Line = tuple[float, ...]
 
 class BayesRisk(Risk):
     shares_columns = False  # every feature is counted separately
-    has_linear_scores = False  # features are binary; parts may be combined, headings hidden
 
     def __init__(self, rows: CompactRows, options: BernoulliNBOptions, profile: Profile) -> None:
         super().__init__(rows, options, profile)

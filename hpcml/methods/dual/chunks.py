@@ -51,11 +51,7 @@ class RowChunks:
         self._n_cached = 0
 
     def chunks(self, order: np.ndarray, visited: RowFilter, to_cache: RowFilter) -> Iterator[tuple[Chunk, np.ndarray]]:
-        """Yield the chunks in the order of a pass, each with its rows in `order`.
-
-        Streamed chunks without a row to visit are skipped. After a chunk was read and used, the rows selected by `to_cache` are
-        cached if there is room.
-        """
+        """Yield the chunks in the order of a pass, each with its rows in `order`, and cache the rows selected by `to_cache`."""
         rows, position = self.rows, 0
         if not self.is_streamed:
             yield Chunk(self.all_rows, (rows.indptr, rows.indices, rows.data)), order

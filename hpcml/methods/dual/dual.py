@@ -48,7 +48,7 @@ from hpcml.methods.dual.panel import (
 )
 from hpcml.methods.dual.rare import VALUES_PER_POSITIVE, RareLabelSolver
 from hpcml.methods.linear.objective import Risk
-from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Support, Turns
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Turns
 from hpcml.run.stop import NEVER, Stop
 
 Passes = Generator[list[Finished], None, None]
@@ -78,7 +78,6 @@ SWEEPS = 10
 # Logistic: gradients below this multiple of the square root of the machine epsilon may be rounding errors.
 PRECISE = 4.0
 VIOLATION = 5  # index in a step of the history
-NO_SUPPORT = Support(np.zeros(0, np.int64), np.zeros(0))
 # Trial moves of an intercept; 0 is excluded because hinges have kinks there.
 MOVES = np.sort(np.outer([-1, 1], np.ldexp(0.001, np.arange(7))), axis=None)
 
@@ -93,8 +92,6 @@ def rare_limit(risk: Risk, options: DualOptions) -> int:
 class DualSolver(DualPanel, Solver):
     """Trains the labels of a rank group, panel by panel. A resumed run restarts unfinished panels."""
 
-    has_duals = True
-
     def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions) -> None:
         super().__init__(risk, labels, n_lanes, options)
         self.max_gap = math.inf if options.max_gap is None else options.max_gap
@@ -103,16 +100,13 @@ class DualSolver(DualPanel, Solver):
         self.rare_labels: RareLabelSolver | None = None
 
     def compile_rest(self, risk: Risk) -> None:
-        """Train one label as a rare label, if `risk` may have such labels."""
         self.rare_limit = min(1, rare_limit(risk, self.options))
         if self.rare_limit:
             for _ in self.solve([1], NEVER):
                 pass
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Yield finished labels. A turn is a pass over the active rows of a panel, or a scan of all rows for rare labels.
-        Collective.
-        """
+        """Yield finished labels. A turn is a pass over the active rows of a panel, or a scan of all rows for rare labels."""
         self.stop, passes = stop, self._logistic_passes if self.is_logistic else self._hinge_passes
         rare = [self.risk.rows.n_positive[self.labels[label]] <= self.rare_limit for label in labels]
         in_panels = [label for label, is_rare in zip(labels, rare, strict=True) if not is_rare]
@@ -143,8 +137,7 @@ class DualSolver(DualPanel, Solver):
         """Make the passes of a round; a turn ends between two passes. Collective.
 
         In the first round, passes over support vectors alternate with passes over all rows; later rounds visit the rows that may
-        change. A round ends when all lanes are ready, or after a fixed number of passes, so that unfinished labels can be
-        regrouped.
+        change.
         """
         passes = SUPPORT_PASSES_SQUARED if self.is_squared else SUPPORT_PASSES
         n_full, n_support = 0, passes[0] if self.round == 0 and self.start is None else 0
@@ -183,10 +176,7 @@ class DualSolver(DualPanel, Solver):
             yield []
 
     def _logistic_passes(self) -> Passes:
-        """Make the passes of a round, all over all rows; a turn ends between two passes. Collective.
-
-        The gradients at the end of a pass are predicted to fall as in the pass before.
-        """
+        """Make the passes of a round over all rows, whose gradients are predicted to fall as in the pass before."""
         for number in range(SWEEPS << self.round):
             if number > 0:
                 yield []
@@ -280,7 +270,6 @@ class DualSolver(DualPanel, Solver):
                 is_at_precision,
                 self.max_gap,
                 partial(weights, lane),
-                partial(self.support_of_lane, lane),
             )
             if result is not None:
                 finished.append(result)
@@ -298,14 +287,11 @@ class DualSolver(DualPanel, Solver):
         is_at_precision: bool,
         max_gap: float,
         weights: Callable[[bool], Any],
-        support: Callable[[], Support],
     ) -> Finished | None:
-        """Return the label if it is done or at its limit (with its best weights), or None if it needs another round.
+        """Return the label if it is done or at its limit (with its best weights), or None. Collective; raises NonFiniteError.
 
-        `certificate` is that of weights(copy), `support` returns their support, and `is_at_precision` says that rounding prevents
-        further progress. Collective; raises NonFiniteError.
+        `certificate` is that of weights(copy); `is_at_precision` says that rounding prevents further progress.
         """
-        support_if_needed: Callable[[], Support | None] = support if self.needs_support else lambda: None
         risk, rows, (primal, bound, violation) = self.risk, self.risk.rows, certificate
         f, gap = risk.lam * primal, relative_gap(primal, bound)
         risk.check_finite(np.array([f]), "objective", np.array([label.number]))
@@ -314,8 +300,8 @@ class DualSolver(DualPanel, Solver):
         if not done:
             positive = rows.label_weight(label.number)
             total_cost = float(costs[0] * positive + costs[1] * (rows.total_weight - positive))
-            label.keep_best(self.loss.VALUE_AT_ZERO * total_cost, 0.0, lambda: ((np.zeros(0, np.int32), np.zeros(0)), NO_SUPPORT))
-            label.keep_best(primal, bound, lambda: (weights(True), support_if_needed()))
+            label.keep_best(self.loss.VALUE_AT_ZERO * total_cost, 0.0, lambda: (np.zeros(0, np.int32), np.zeros(0)))
+            label.keep_best(primal, bound, lambda: weights(True))
         if not (done or over or is_at_precision):
             if converged and self.is_logistic:  # gaps are proportional to squared gradients
                 label.tolerance *= min(0.5, 0.7 * math.sqrt(self.max_gap / gap))
@@ -325,16 +311,15 @@ class DualSolver(DualPanel, Solver):
             label.round_done = label.awaits_full_pass = label.any_dual_changed = False
             return None
         if done:
-            w, label.best_support = weights(False), support_if_needed()
+            w = weights(False)
         else:
             label.best_weights = as_dense(label.best_weights, rows.n_columns, risk.weight_type)
-            if over and run_newton(self, label, costs, self.needs_support):
+            if over and run_newton(self, label, costs):
                 done, violation = True, math.nan
             w, f, gap = label.best_weights, risk.lam * label.best_primal, label.best_gap
         last, share = label.history[-1], label.visited / (label.steps * rows.n_global)
         label.history[-1] = (label.steps, f, *last[2:5], violation, *last[6:])
-        status, final_support = CONVERGED if done else STEP_LIMIT, label.best_support if self.needs_support else None
-        return Finished(label.label, w, f, status, label.steps, share, label.history, gap, final_support)
+        return Finished(label.label, w, f, CONVERGED if done else STEP_LIMIT, label.steps, share, label.history, gap)
 
 
 def relative_gap(primal: float, bound: float) -> float:
@@ -342,7 +327,6 @@ def relative_gap(primal: float, bound: float) -> float:
 
 
 def as_dense(weights: Any, n_columns: int, dtype: np.dtype) -> np.ndarray:
-    """Convert weights, an array (n_columns) or a pair (columns, values), to an array."""
     if isinstance(weights, tuple):
         (columns, values), weights = weights, np.zeros(n_columns, dtype)
         weights[columns] = values
@@ -350,10 +334,7 @@ def as_dense(weights: Any, n_columns: int, dtype: np.dtype) -> np.ndarray:
 
 
 def crossing(moves: np.ndarray, slopes: np.ndarray) -> float:
-    """Return the move at which the non-decreasing, piecewise linear `slopes` reach 0, or the first or last move.
-
-    np.interp is not used because it fuses multiply and add on some processors.
-    """
+    """Return the move at which the non-decreasing `slopes` reach 0; np.interp fuses multiply and add on some processors."""
     i = int(np.searchsorted(slopes, 0.0, "right"))
     if i in (0, moves.size):
         return float(moves[min(i, moves.size - 1)])

@@ -11,9 +11,7 @@ from hpcml.kernels.lanes.products import TILE, dot_rows
 
 @njit
 def shuffle(rows, bounds, chunks, key):
-    """Write rows 0 … n − 1 to `rows` (n, int32 or int64) in random order: chunks bounds[c] … bounds[c + 1] − 1 are shuffled, and
-    the rows within each. `chunks` (n_chunks, int64) is scratch, `key` a uint64.
-    """
+    """Write rows 0 … n − 1 to `rows` (n) in random order: chunks bounds[c] … are shuffled, and the rows within each."""
     state = key
     for c in range(chunks.size):
         chunks[c] = c
@@ -84,9 +82,7 @@ def norms(indptr, data, weights, out):
 
 @njit
 def remove_duals(csr, rows, norms, start, no_dual, state, lanes, lane):
-    """Set the duals `start` (n) of `rows` to `no_dual` in one lane and remove them from the weights. They belong to negative rows
-    of the common start that are positive for this label.
-    """
+    """Set the duals `start` (n) of `rows`, positive for this label, to `no_dual` in one lane and remove them from the weights."""
     (indptr, indices, data), (w, alpha) = csr, state
     for i in rows:
         alpha[i * lanes + lane] = no_dual

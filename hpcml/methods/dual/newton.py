@@ -21,14 +21,12 @@ Rejected: conjugate gradients instead of H admit more columns, but take hundreds
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.methods.dual import newton_kernels as kernels
 from hpcml.methods.dual.panel import ACCEPTED_GAP, DualPanel, Training
-from hpcml.methods.linear.solver import Support
 
 # 8 MB of second derivatives.
 MOST_COLUMNS = 1024
@@ -47,16 +45,13 @@ LOSSES = {"squared-hinge": kernels.SQUARED, "hinge": kernels.HINGE, "logistic": 
 
 
 class Newton:
-    """State of one label: the costs and scores of its rows."""
-
-    def __init__(self, panel: DualPanel, label: int, costs: np.ndarray, needs_support: bool) -> None:
+    def __init__(self, panel: DualPanel, label: int, costs: np.ndarray) -> None:
         rows, weights = panel.risk.rows, panel.norms[:, 1].astype(np.float64)
         self.panel, self.loss, positives = panel, LOSSES[panel.options.loss], rows.rows_of(label)
         self.costs = -float(costs[1]) * weights
         self.costs[positives] = float(costs[0]) * weights[positives]
         self.z, self.along = np.zeros((2, rows.n_local))
         self.bound, self.n_iterations = 0.0, 0
-        self.duals = np.zeros(rows.n_local) if needs_support else None  # s α y of the best bound
 
     def _write_scores(self, w: np.ndarray, z: np.ndarray) -> None:
         for part, csr in self.panel.stop.slices(self.panel.rows.slices()):
@@ -82,16 +77,12 @@ class Newton:
             for sums in (gradient, second, totals):
                 mpi.allreduce_sum(self.panel.risk.comm, sums)
             linear, quadratic, square = float(totals[0]), float(totals[1]), float((gradient * gradient).sum())  # of the duals; ‖v‖²
-            bound, t = linear - 0.5 * square, 1.0
+            bound = linear - 0.5 * square
             if self.loss != kernels.LOGISTIC:
                 t = linear / max(square + 2.0 * quadratic, 1e-300)
                 t = min(t, 1.0) if self.loss == kernels.HINGE else t
                 bound = t * linear - 0.5 * t * t * (square + 2.0 * quadratic)
-            if bound * (1.0 - ROUNDING) > self.bound:
-                self.bound = bound * (1.0 - ROUNDING)
-                if self.duals is not None:
-                    kernels.signed_duals(self.z, self.costs, self.loss, width, self.duals)
-                    self.duals *= t
+            self.bound = max(self.bound, bound * (1.0 - ROUNDING))
             gradient += w
             second[np.arange(d), np.arange(d)] += 1.0
             direction = -gradient
@@ -113,16 +104,9 @@ class Newton:
         return w
 
     def primal(self, w: np.ndarray) -> float:
-        """Return f / λ at weights w. Collective."""
         self.along[:] = 0.0
         self._write_scores(w, self.z)
         return self._objective(w, 0.0, 0.0)
-
-    def with_support(self, w: np.ndarray) -> tuple[np.ndarray, Support | None]:
-        if self.duals is None:
-            return w, None
-        rows = np.flatnonzero(self.duals)
-        return w, Support(rows, self.duals[rows])
 
 
 def reached_step_limit(panel: DualPanel, label: Training) -> bool:
@@ -132,20 +116,18 @@ def reached_step_limit(panel: DualPanel, label: Training) -> bool:
     return label.spent >= most * rows.n_global
 
 
-def run_newton(panel: DualPanel, label: Training, costs: np.ndarray, needs_support: bool) -> bool:
-    """Continue from the best weights (d) of a label that reached its step limit, if there are few columns. Return whether the gap
-    is then small enough. Collective; raises Stopped, MemoryError.
-    """
+def run_newton(panel: DualPanel, label: Training, costs: np.ndarray) -> bool:
+    """Continue from the best weights (d); return whether the gap is then small enough. Collective; raises Stopped, MemoryError."""
     options, most = panel.options, panel.options.step_limit // PASSES_PER_ITERATION
     if panel.risk.rows.n_columns > MOST_COLUMNS or not most:
         return False
-    newton = Newton(panel, label.number, costs, needs_support)
+    newton = Newton(panel, label.number, costs)
     max_gap = math.inf if options.max_gap is None else options.max_gap
     w, enough = label.best_weights.astype(np.float64), min(ACCEPTED_GAP * options.dual_tol, max_gap)
     for width in WIDTHS if options.loss == "hinge" else (0.0,):
         w = newton.minimise(w, width, most)
         rounded = w.astype(panel.risk.weight_type)
-        label.keep_best(newton.primal(rounded.astype(np.float64)), newton.bound, partial(newton.with_support, rounded))
+        label.keep_best(newton.primal(rounded.astype(np.float64)), newton.bound, rounded.copy)
         if label.best_gap <= enough:
             break
     return label.best_gap <= enough

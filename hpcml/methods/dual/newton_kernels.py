@@ -23,10 +23,7 @@ def loss_at(margin, loss, width):
 
 @njit
 def add_rows(csr, z, costs, loss, width, gradient, second):
-    """Add −v to `gradient` (d) and the lower triangle of H − I to `second` (d, d).
-
-    Return the part of the dual objective that is linear in the duals (logistic: their entropy), and the quadratic part to subtract.
-    """
+    """Add −v to `gradient` (d), and H − I to the lower triangle of `second`; return the linear and quadratic parts of the dual."""
     (indptr, indices, data), linear, quadratic = csr, 0.0, 0.0
     for i in range(z.size):
         sign, cost = (1.0 if costs[i] > 0 else -1.0), abs(costs[i])
@@ -56,13 +53,6 @@ def scores(csr, w, z):
 
 
 @njit
-def signed_duals(z, costs, loss, width, out):
-    """out[i] = s α y of a row with score z[i]."""
-    for i in range(z.size):
-        out[i] = -costs[i] * loss_at((1.0 if costs[i] > 0 else -1.0) * z[i], loss, width)[1]
-
-
-@njit
 def losses(z, along, step, costs, loss, width):
     """Return Σ s C ℓ at scores z + step · along."""
     total = 0.0
@@ -74,10 +64,7 @@ def losses(z, along, step, costs, loss, width):
 
 @njit
 def solve(second, x, least):
-    """Replace x (d) by the solution y of `second` · y = x, by Cholesky factorisation of the scaled matrix.
-
-    Only the lower triangle of `second` is read; it is overwritten. Pivots of the scaled matrix are at least `least`.
-    """
+    """Replace x (d) by y with `second` · y = x, by Cholesky factorisation of the scaled matrix; overwrites the lower triangle."""
     d = x.size
     scale = 1.0 / np.sqrt(np.diag(second))
     for j in range(d):

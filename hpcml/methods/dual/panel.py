@@ -16,14 +16,12 @@ import numpy as np
 
 from hpcml import mpi, rng, slices
 from hpcml.errors import NonFiniteError
-from hpcml.kernels import elementwise
-from hpcml.kernels.lanes import certify, duals, epoch
+from hpcml.kernels.lanes import certify, combine, epoch
 from hpcml.losses import load_loss
 from hpcml.methods.dual import kernels
 from hpcml.methods.dual.chunks import CHUNK_VALUES, Chunk, RowChunks, RowFilter
 from hpcml.methods.dual.options import BALANCED, DualOptions, parse_weight
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
-from hpcml.methods.linear.solver import Support
 from hpcml.run.stop import NEVER, Stop
 
 # Limits of C, 1/C and ‖x‖²: neither they nor, in float64, their squares overflow.
@@ -75,15 +73,14 @@ class Training:
     state: State | None = None  # between two rounds
     best_primal: float = math.inf  # smallest objective / λ
     best_weights: Any = None
-    best_support: Support | None = None  # if the sink needs it
     best_bound: float = 0.0  # largest dual objective
     history: list[tuple[float, ...]] = field(default_factory=list)
 
-    def keep_best(self, primal: float, bound: float, copy: Callable[[], tuple[Any, Support | None]]) -> None:
-        """Store the weights and their support if their objective is the smallest so far, and the bound if it is the largest."""
+    def keep_best(self, primal: float, bound: float, copy: Callable[[], Any]) -> None:
+        """Store the weights if their objective is the smallest so far, and the bound if it is the largest."""
         self.best_bound = max(self.best_bound, bound)
         if primal < self.best_primal:
-            self.best_primal, (self.best_weights, self.best_support) = primal, copy()
+            self.best_primal, self.best_weights = primal, copy()
 
     @property
     def best_gap(self) -> float:
@@ -99,10 +96,6 @@ class Training:
         return float(violation)
 
 
-def support_of(rows: np.ndarray, alpha: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> Support:
-    return Support(rows, np.where(positive, 1.0, -1.0) * weights.astype(np.float64) * alpha)
-
-
 Label = TypeVar("Label", bound=Training)
 
 
@@ -111,7 +104,7 @@ def iterate_rounds(
 ) -> Iterator[tuple[int, list[Label], list[Label]]]:
     """Yield a round's number, its labels, and a list that receives the labels that need another round.
 
-    A later round starts when its labels fill the lanes or `most_between` labels wait between rounds; otherwise new labels start.
+    A later round starts when its labels fill the lanes or `most_between` labels wait between rounds.
     """
     waiting, between = deque(labels), dict[int, list[Label]]()
     while waiting or between:
@@ -202,9 +195,7 @@ class DualPanel:
         self.rules_of_lanes[:] = self.rules(self.costs, ignored).reshape(-1)
 
     def losses(self, costs: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return Σ C ℓ (lanes), the same with moved intercepts, and the quadratic part of the dual objective, from the sums of
-        `hinge_certify`.
-        """
+        """Return Σ C ℓ (lanes), the same with moved intercepts, and the quadratic part of the dual, from `hinge_certify`."""
         first = certify.SLACK_SQUARED if self.is_squared else certify.SLACK
         moved = first + certify.MOVED_SLACK - certify.SLACK
         penalty = self.loss.DUAL_CURVATURE / costs * sums[certify.ALPHA_SQUARED : certify.ALPHA_SQUARED + 2]
@@ -241,7 +232,7 @@ class DualPanel:
         self.w.reshape(-1, width)[:], self.alpha.reshape(-1, width)[:] = start.w[:, None], start.alpha[:, None]
         alpha = start.alpha
         if self.is_logistic:
-            duals.duals(start.alpha, start.cost, alpha := np.empty_like(start.alpha))
+            combine.duals(start.alpha, start.cost, alpha := np.empty_like(start.alpha))
         before = self.w.copy() if rows.comm.size > 1 else self.w
         for (part, csr), lane, positives in self.stop.slices(self._positive_rows()):
             state = self.w, self.alpha[part.start * width : part.stop * width]
@@ -266,7 +257,6 @@ class DualPanel:
                     yield chunk, lane, positives[begin : min(begin + step, last)] - chunk.rows.start
 
     def order(self, number: int, sweep: int) -> np.ndarray:
-        """Return the order of the rows in a pass, a function of the seed, the round and the pass."""
         if (number, sweep) not in self.orders:
             key = rng.bits(self.options.seed, "order of rows", np.array([number << 32 | sweep]))[0]
             order, bounds = np.empty(self.risk.rows.n_local, np.int32), self.rows.bounds
@@ -289,21 +279,13 @@ class DualPanel:
         if self.is_logistic:
             bits[:] = self.all_lanes
         else:
-            duals.support(self.alpha[part.start * self.width : part.stop * self.width], self.width, len(self.lanes), bits)
+            combine.support(self.alpha[part.start * self.width : part.stop * self.width], self.width, len(self.lanes), bits)
         return bits
 
-    def support_of_lane(self, lane: int) -> Support:
-        alpha, bit = self.alpha.reshape(-1, self.width)[:, lane], np.uint16(1 << lane)
-        rows = np.arange(alpha.size) if self.is_logistic else np.flatnonzero(alpha)
-        alpha, positive = alpha[rows].astype(np.float64), (self.positive[rows] & bit) != 0
-        if self.is_logistic:
-            alpha = elementwise.sigmoid(alpha) * np.where(positive, *self.costs[:, lane])
-        return support_of(rows, alpha, positive, self.norms[rows, 1])
-
     def run_pass(self, number: int, full: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Make pass `number` over the active rows. Return per lane the gradient range (float64), and the active and moved rows.
+        """Make a pass over the active rows. Return the gradient range, active and moved rows per lane. Collective.
 
-        Collective over `risk.comm`. A `full` pass discards cached rows, because other rows become active after it.
+        A `full` pass discards cached rows, because other rows become active after it.
         """
         risk, width = self.risk, self.width
         order = self.order(self.round, number)
@@ -333,7 +315,6 @@ class DualPanel:
         return most - least, active, moved
 
     def _active_rows(self, order: np.ndarray, to_cache: RowFilter) -> Iterator[tuple[Chunk, np.ndarray]]:
-        """Yield the active rows in this order, slice by slice: chunk, and row numbers within it."""
         step = slices.rows_in_slice(self.risk.rows.n_local, self.risk.rows.data.size)
         for chunk, chunk_order in self.rows.chunks(order, lambda part: self.active[part], to_cache):
             n = kernels.select_active(chunk_order, self.active, self._selected)

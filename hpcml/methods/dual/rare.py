@@ -26,12 +26,13 @@ import numpy as np
 
 from hpcml import mpi, rng
 from hpcml.data.shared_rows import shared_array
-from hpcml.kernels.lanes import WIDTHS, certify, scan
+from hpcml.kernels.lanes import WIDTHS, certify
+from hpcml.kernels.lanes.bounds import raise_bounds, rows_above
 from hpcml.kernels.rows import FREQUENT, transpose
 from hpcml.methods.dual import rare_kernels as kernels
-from hpcml.methods.dual.panel import LEAST_ROWS, DualPanel, Training, iterate_rounds, support_of
+from hpcml.methods.dual.panel import LEAST_ROWS, DualPanel, Training, iterate_rounds
 from hpcml.methods.linear.objective import aligned, panel_widths
-from hpcml.methods.linear.solver import Finished, SparseWeightsOf, Support, Turns
+from hpcml.methods.linear.solver import Finished, SparseWeightsOf, Turns
 from hpcml.run.stop import Stop
 
 # Measured on generated rows (`convert synthetic text`): 490,000 rows (41 million values) and 35,000 (3.6 million), labels of 2 to
@@ -140,10 +141,7 @@ class RareLabelSolver:
             yield done
 
     def _fit(self, lanes: list[RareLabel], turn: int, stop: Stop) -> tuple[np.ndarray, np.ndarray]:
-        """Train each label on its working set and start the bounds of its lane.
-
-        Return Σ w² before and after rounding (lanes, 2), and the thresholds of bounds at which a score may reach the margin.
-        """
+        """Train each label on its working set. Return Σ w² before and after rounding, and the thresholds of bounds."""
         rows = self.risk.rows
         (self.width,) = panel_widths(len(lanes), "single")
         w, bounds = self.frequent[: self.n_frequent * self.width], self.bounds[: rows.n_local * self.width]
@@ -177,7 +175,7 @@ class RareLabelSolver:
         rounding = self.longest * np.finfo(np.float32).eps * np.sqrt(squares[:, 1]) * rows.max_norm
         for part in stop.slices(self.panel.rows.parts) if turn > 0 else ():  # add the frequent columns
             csr, width = (rows.indptr[part.start : part.stop + 1], rows.indices, rows.data), self.width
-            scan.raise_bounds(csr, self.ends[part], w, bounds[part.start * width : part.stop * width], width)
+            raise_bounds(csr, self.ends[part], w, bounds[part.start * width : part.stop * width], width)
         return squares, -1 - rounding - 1e-6 - intercepts
 
     def _rules(self, label: RareLabel) -> tuple[np.ndarray, np.ndarray]:
@@ -187,9 +185,7 @@ class RareLabelSolver:
         return self.panel.rules(costs, [ignored]).reshape(-1), costs
 
     def _select_rows(self, lanes: list[RareLabel], turn: int, margins: np.ndarray) -> np.ndarray:
-        """Write the rows whose bounds reach the thresholds to `selected`. Return a mask of labels with more such rows than a turn
-        adds, whose thresholds were raised.
-        """
+        """Write the rows whose bounds reach the thresholds to `selected`. Return a mask of labels with raised thresholds."""
         n, width, by_bounds = self.risk.rows.n_local, self.width, np.zeros(len(lanes), np.bool_)
         bounds, selected = self.bounds[: n * width], self.selected[: n * width].reshape(width, n)
         thresholds = np.full(width, np.inf, np.float32)
@@ -202,7 +198,7 @@ class RareLabelSolver:
                 least = thresholds[lane] if turn > 0 else np.finfo(np.float32).tiny  # most rows have a bound of 0 in the first turn
                 by_bounds[lane] = turn == 0 or highest > least
                 thresholds[lane] = max(highest, least)
-        scan.rows_above(bounds, thresholds, width, self.counts, selected)
+        rows_above(bounds, thresholds, width, self.counts, selected)
         return by_bounds
 
     def _rows_to_add(self, label: RareLabel, turn: int) -> int:
@@ -215,7 +211,6 @@ class RareLabelSolver:
         return CandidateRows(*(array[:n] for array in self.candidates))
 
     def _update_working_set(self, label: RareLabel, candidates: CandidateRows, added: np.ndarray) -> None:
-        """Keep the rows with a non-zero dual, the positive rows, and the added rows."""
         mask = (candidates.alpha != 0) | (candidates.positive != 0)
         mask[np.searchsorted(candidates.rows, added)] = True
         label.rows, label.alpha = candidates.rows[mask], candidates.alpha[mask]
@@ -235,12 +230,7 @@ class RareLabelSolver:
         unchanged = label.ignores_none and not label.any_dual_changed
         is_at_precision = unchanged or self.pass_tolerance * label.tolerance < PRECISE
         weights = label.columns, label.weights
-
-        def support() -> Support:
-            n = seen.alpha != 0
-            return support_of(seen.rows[n], seen.alpha[n], seen.positive[n] != 0, seen.norms[n, 1])
-
-        result = self.finish_label(label, costs[:, 0], certificate, is_at_precision, self.max_gap, lambda copy: weights, support)
+        result = self.finish_label(label, costs[:, 0], certificate, is_at_precision, self.max_gap, lambda copy: weights)
         if result is not None:
             return result._replace(w=self._to_sparse(result.w))
         missing, most = np.flatnonzero((near != 0) & (seen.alpha == 0)), self._rows_to_add(label, turn)
@@ -251,7 +241,6 @@ class RareLabelSolver:
         return None
 
     def _to_sparse(self, weights: Any) -> SparseWeightsOf:
-        """Separate the intercept from weights, given as (columns, values) or as an array (n_columns)."""
         if isinstance(weights, tuple):
             order = np.argsort(weights[0])
             columns, values = weights[0][order], weights[1][order]

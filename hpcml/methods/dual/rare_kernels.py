@@ -26,8 +26,7 @@ def frequent_ends(indptr, indices, n_frequent, ends):
 def fit(csr, norms, label, room, rules, tolerance, key, steps, columns, squares):
     """Train a label on its working set. Return the number of passes and the non-zero weights; `columns` gets their columns.
 
-    `label` is (rows, duals, positives, columns, weights): the working set with its duals, which are updated, the label's rows, and
-    the weights of these duals. `squares`: Σ w² in float64 and after rounding.
+    `label` is (rows, duals, positives, columns, weights); duals are updated. `squares`: Σ w² in float64 and after rounding.
     """
     (rows, alpha, positives, before, weights), (w, v, duals, positive, active) = label, room
     for k in range(before.size):
@@ -48,8 +47,7 @@ def fit(csr, norms, label, room, rules, tolerance, key, steps, columns, squares)
 
 @njit
 def _passes(csr, rows, norms, state, bits, rules, tolerance, key, steps):
-    """Visit `rows` in random order until all projected gradients are within `tolerance` or `steps` (n, 3) is full. Return the
-    number of passes.
+    """Visit `rows` in random order until all projected gradients are within `tolerance` or `steps` (n, 3) is full.
 
     Rows with gradients outside the range of the previous pass are shrunk until the remaining gradients are small. Each pass writes
     its line of `steps`: gradient range, active rows, moved rows.
@@ -151,10 +149,7 @@ def _round_weights(v, w, columns, squares):
 
 @njit
 def start_bounds(index, weights, n_frequent, any_sign, line, lanes, lane):
-    """Write the frequent weights to a lane of `line` (w, bounds) and add the rare columns to the bounds. Return the intercept.
-
-    `index` (indptr, rows, values) has the columns from `n_frequent` on. Negative weights are skipped unless values have `any_sign`.
-    """
+    """Write frequent weights to a lane of `line` (w, bounds), add the others by `index` to the bounds; return the intercept."""
     (indptr, rows, data), (columns, values), (w, bounds) = index, weights, line
     intercept = 0.0
     for k in range(columns.size):
@@ -192,9 +187,7 @@ def merge_rows(added, label, candidates):
 
 @njit
 def scores_of(csr, rows, norms, weights, w, z, norms_of):
-    """Write the float64 scores z of `rows` for weights (columns, values), and their lines of `norms`; w (d) is scratch, 0 before
-    and after.
-    """
+    """Write the float64 scores z of `rows` for weights (columns, values), and their lines of `norms`; w (d) is scratch."""
     (indptr, indices, data), (columns, values) = csr, weights
     for k in range(columns.size):
         w[columns[k]] = values[k]

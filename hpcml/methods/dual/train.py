@@ -5,7 +5,6 @@ default λ down to the smallest and keeps its duals, which stay feasible as C gr
 last one above the default, so the default has the same bits for any set of settings. The first λ of a chain starts from the
 common start (`dual`) and sweeps over all rows. Each λ then sweeps over its support vectors and once over all rows, repeatedly,
 until the projected gradients are within the tolerance of training. Slow settings (dense rows, small λ) stop after ROUNDS.
-docs/notebook.md compares the average precision of these weights with that of solutions.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from itertools import product
 
 import numpy as np
 
-from hpcml.kernels.lanes import duals
+from hpcml.kernels.lanes import combine
 from hpcml.methods.dual.chunks import CHUNK_VALUES
 from hpcml.methods.dual.dual import DualSolver
 from hpcml.methods.dual.newton import MOST_COLUMNS
@@ -31,7 +30,7 @@ from hpcml.methods.linear.solver import small_problem
 from hpcml.run.stop import NEVER, Stop
 
 # More sweeps cost time in proportion; fewer underrate a setting that is solved less exactly than others. With three sweeps per λ,
-# as in version 0.11, the default had an AP of 0.7621 on covtype instead of 0.7943 (docs/notebook.md).
+# as in version 0.11, the default had an AP of 0.7621 on covtype instead of 0.7943.
 FIRST_SWEEPS = 10  # over all rows, at the first λ of a chain
 TOLERANCE = 0.1  # of the projected gradients, as in training
 ROUNDS = 20  # per λ at most, each with one sweep over all rows
@@ -58,8 +57,6 @@ def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int
 
 
 class DualFitter:
-    """Fits labels at several settings of λ and weight of positive rows, on one rank."""
-
     def __init__(self, method: object, risk: Risk, settings: Sequence[Setting], options: DualOptions, n_lanes: int) -> None:
         self.risk, self.settings = risk, list(settings)
         lambdas, default = (
@@ -104,7 +101,7 @@ class DualFitter:
             for number, lam in enumerate(lambdas):
                 unfinished = solver.all_lanes
                 if solver.is_logistic and number > 0:
-                    duals.divide(solver.alpha, lambdas[number - 1] / lam)  # the same α at the higher C
+                    combine.divide(solver.alpha, lambdas[number - 1] / lam)  # the same α at the higher C
                 solver.set_costs(costs[number])
                 if number == 0:
                     unfinished = self._sweep(unfinished, FIRST_SWEEPS)
@@ -122,9 +119,7 @@ class DualFitter:
                 yield Fitted(labels_of_lanes, settings, solver.w, solver.width, np.zeros(len(lanes)))
 
     def _sweep(self, unfinished: np.uint16, n: int) -> np.uint16:
-        """Make at most n sweeps over all rows for the `unfinished` lanes (bits). Return the lanes whose projected gradients exceed
-        TOLERANCE.
-        """
+        """Make at most n sweeps over all rows. Return the lanes (bits) whose projected gradients exceed TOLERANCE."""
         for sweep in range(n):
             self.solver.active[:] = unfinished
             violations, _, _ = self.solver.run_pass(MOST_SWEEPS + sweep)

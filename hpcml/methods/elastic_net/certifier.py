@@ -52,8 +52,6 @@ class ColumnIndex:
 
 
 class ElasticRisk(Risk):
-    """The rows, by rows and by columns, with λ₁ and λ₂."""
-
     shares_columns = False  # ‖w‖₁ changes when features are rotated
     index: ColumnIndex
     initial: Model | None = None
@@ -177,9 +175,7 @@ class Certifier:
         self.above, self.excess = np.empty(rows.n_columns, np.int64), np.empty(rows.n_columns)
 
     def start(self, number: int, index: int | None = None) -> LabelState:
-        """Return the state of a label (`number` in the data, `index` in the run), with weights of the initial model if there is
-        one.
-        """
+        """Return the initial state of a label (`number` in the data, `index` in the run, for weights of an initial model)."""
         label, initial = LabelState(self.risk.rows.rows_of(number), self.n_rows, self.squared), self.risk.initial
         if initial is not None and index is not None:
             row = int(self.risk.initial_rows[index])
@@ -189,7 +185,6 @@ class Certifier:
         return label
 
     def gather(self, label: LabelState, chosen: np.ndarray) -> WorkingRows:
-        """Return the rows that have the label or a chosen column, with their values in these columns."""
         columns, n = self.risk.index.columns, label.losses.n_positive
         matrix = local_matrix(chosen.size, int((columns.indptr[chosen + 1] - columns.indptr[chosen]).sum()))
         self.slots[:n] = label.touched[:n]

@@ -61,7 +61,6 @@ def values_at(z, n_positive, is_squared, values):
 
 @njit
 def slopes_at(z, n_positive, is_squared, slopes, curves):
-    """slopes[s], curves[s] = ℓ′, ℓ″ of rows as in `values_at`."""
     for s in range(z.size):
         _, slopes[s], curves[s] = loss_at(z[s], 1.0 if s < n_positive else -1.0, is_squared)
 
@@ -175,9 +174,7 @@ def slopes_of(z, touched, b, losses, rows, differences):
 
 @njit
 def add_rows(matrix, rows, factors, sums, met, n_met):
-    """sums (n_columns) += Σ factor · row. Append new columns to met[:n_met] and return their number; `sums` is 0 for columns not
-    met.
-    """
+    """sums (n_columns) += Σ factor · row. Append columns whose sum was 0 to met[:n_met]; return their number."""
     for r in range(rows.size):
         factor = factors[r]
         for k in range(matrix.indptr[rows[r]], matrix.indptr[rows[r] + 1]):
@@ -207,10 +204,9 @@ def add_columns(columns, first, last, differences, sums, met, n_met):
 
 @njit
 def screen(sums, met, totals, by_size, base, l1, in_use, columns, excess):
-    """Write unused columns with gradient g beyond Λ₁ and their excess.
+    """Write unused columns with gradient g beyond Λ₁ and their excess; return their number, max |g| and Σ [|g| − Λ₁]₊².
 
-    Return their number, and over all columns max |g| and Σ [|g| − Λ₁]₊². A column's gradient is sums + base · totals, where base is
-    ℓ′ of untouched rows.
+    A column's gradient is sums + base · totals, where base is ℓ′ of untouched rows.
     """
     n, largest, squares = 0, 0.0, 0.0
     for k in range(met.size):

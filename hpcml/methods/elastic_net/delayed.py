@@ -66,7 +66,6 @@ class DelayedPanel:
             self.lanes.b[lane] = 2 * share - 1 if self.lanes.squared else elementary.log(share / (1 - share))
 
     def rates(self) -> np.ndarray:
-        """Return η of the steps of this pass (not for adagrad)."""
         steps, eta = np.arange(self.risk.rows.n_local, dtype=np.float64), self.risk.eta
         if self.options.rate == "constant":
             return np.full(steps.size, eta)
@@ -107,7 +106,6 @@ class DelayedSolver(Solver):
         self.n_lanes, self.certifier = min(n_lanes, LANES), Certifier(risk, options)
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Yield finished labels. A turn is one pass for a panel."""
         self.certifier.stop = stop
         for first in range(0, len(labels), self.n_lanes):
             indices = list(labels[first : first + self.n_lanes])

@@ -116,7 +116,7 @@ def flush_tables(w, seen, phi, beta, l1):
 def update_column(w, rates, alpha, n, shrinkage):
     """Apply n regularisation steps to a column's lanes at constant rates (at most alpha), in closed form.
 
-    After n steps |w| is ρⁿ|w| − (λ₁/λ₂)(1 − ρⁿ) with ρ = 1/(1 + ηλ₂) or 1 − ηλ₂, or |w| − nηλ₁ if λ₂ = 0.
+    w| becomes ρⁿ|w| − (λ₁/λ₂)(1 − ρⁿ) with ρ = 1/(1 + ηλ₂) or 1 − ηλ₂, or |w| − nηλ₁ if λ₂ = 0.
     """
     l1, l2, truncated = shrinkage
     real = w.dtype.type

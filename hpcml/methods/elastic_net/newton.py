@@ -168,13 +168,11 @@ class NewtonSolver(Solver):
         self.hessian, self.ascent = Hessian(risk.rows.n_local), Ascent(self.certifier)
 
     def compile_rest(self, risk: ElasticRisk) -> None:
-        """Compile the kernels that only labels with many features need."""
         self.ascent.visit(np.zeros(0, np.int64))
         empty, d = np.zeros(0), np.zeros(1)
         kernels.solve_sparse(local_matrix(0, 0), empty, 0.0, d, empty, Strengths(1.0, 1.0), 1.0, 1, d.copy())
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Yield finished labels. A turn is one label."""
         certifier = self.certifier
         certifier.stop = stop
         for index in labels:

@@ -76,10 +76,7 @@ def gram(rows, curves, others, l2, first, H):
 
 @njit
 def solve_dense(H, gradient, w, strengths, tolerance, sweeps, d):
-    """Minimise g·d + ½ dᵀHd + Λ₁‖w + d‖₁ + Λ₂ w·d over the step d by coordinate descent. Return whether it reached the tolerance.
-
-    Most sweeps skip columns that are 0.
-    """
+    """Minimise g·d + ½ dᵀHd + Λ₁‖w + d‖₁ + Λ₂ w·d by coordinate descent; most sweeps skip zeros. Return whether it converged."""
     n = w.size
     l1, l2 = strengths
     Hd = np.zeros(n + 1)

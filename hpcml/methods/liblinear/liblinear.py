@@ -48,7 +48,6 @@ class LiblinearSolver(Solver):
         self.matrix = sp.csr_matrix((rows.data.astype(np.float64), rows.indices, indptr), (rows.n_local, rows.n_columns))
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Yield finished labels. A turn is one label."""
         from sklearn.exceptions import ConvergenceWarning
 
         rows = self.objective.rows

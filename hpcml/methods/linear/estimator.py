@@ -27,7 +27,7 @@ from hpcml.methods.linear.layout import Sharding, labels_of_group, lanes_that_fi
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.solver import STEP_LIMIT, Finished, SparseWeightsOf, turns_of, warm_up
+from hpcml.methods.linear.solver import STEP_LIMIT, Finished, SparseWeightsOf, warm_up
 from hpcml.model.trained import LOG_ODDS
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.driver import Driver, Job
@@ -85,8 +85,6 @@ class LearntLabels(Job):
 
 
 class LinearClassifier(LabelScores, DistributedClassifier):
-    """Base class; a subclass defines its method, options and parameters."""
-
     _method: ClassVar[LinearMethod]
     _options_kind: ClassVar[type[LinearOptions]]
     _learnt: ClassVar[tuple[str, ...]] = tuple(name for name in ATTRIBUTES if name != "gap_")
@@ -99,8 +97,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: LinearOptions) -> None:
         """Compact the rows, train, and warn of labels that did not converge. Collective over `comm`.
 
-        Methods with exact sums keep each rank's rows where they are; for others every rank gets all rows, and labels are
-        distributed.
+        With exact sums, each rank keeps its rows; otherwise every rank gets all rows, and labels are distributed.
         """
         method, fold = self._method, self._method.risk.shares_columns
         if method.sharding is Sharding.EXACT:
@@ -128,9 +125,9 @@ class LinearClassifier(LabelScores, DistributedClassifier):
             learnt = LearntLabels(risk, *tables)
             solver = method.solver(risk, np.arange(rows.n_labels), n_lanes, options)
         with mpi.node_first(comm):
-            warm_up(method.solver, risk, options, learnt)
+            warm_up(method.solver, risk, options)
         driver = Driver(comm, rows.comm)
-        driver.run(turns_of(solver, risk, waiting, driver, learnt), learnt)
+        driver.run(solver.solve(waiting, driver), learnt)
         learnt.share(comm)
         self._take(risk, learnt)
         self._about = {**risk.describe(options), **risk.about, "n_rows": rows.n_global}

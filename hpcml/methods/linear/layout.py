@@ -37,8 +37,6 @@ READING_BYTES = 1 << 22  # page cache for rows being read
 
 
 class Sharding(Enum):
-    """Effect of sharing rows among ranks on a method's model."""
-
     EXACT = "the same bits"
     INEXACT = "the same model within its tolerance"
     NONE = "every rank needs all rows"
@@ -52,9 +50,7 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
 
 
 def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, options: LinearOptions, memory: MemoryModel) -> int:
-    """Return the bytes that a rank needs to load rows and train one label. Collective over `comm`; raises ConfigError if memory is
-    too small, because the system would kill the ranks.
-    """
+    """Return the bytes that a rank needs to load rows and train one label. Collective; raises ConfigError if memory is small."""
     n_entries = int((shard.y_indptr[shard.rows + 1] - shard.y_indptr[shard.rows]).sum())
     n_values = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
     _, (values, entries) = mpi.exclusive_sum(comm, [n_values, n_entries])
@@ -79,11 +75,7 @@ def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, opti
 def choose_shards(
     comm: mpi.Comm, dataset: DataFile, shard: Shard, n_labels: int, options: LinearOptions, sharding: Sharding
 ) -> int:
-    """Return the number of ranks that share the rows; labels are distributed over groups of this size.
-
-    It is the smallest number that memory allows and that leaves enough labels per group. Collective over `comm`; raises
-    ConfigError.
-    """
+    """Return the smallest number of ranks that memory allows and that leaves enough labels per group. Collective."""
     divisors = [s for s in range(1, comm.size + 1) if comm.size % s == 0]
     if options.ranks_per_group is not None:
         if options.ranks_per_group not in divisors:
@@ -98,9 +90,7 @@ def choose_shards(
 
 
 def fewest_shards(n_ranks: int, sizes: tuple[int, int, int], n_labels: int, options: LinearOptions, room: float) -> int:
-    """Return the smallest number of ranks with `room` (bytes each) for (values, rows, columns) and enough labels per group, or
-    `n_ranks`.
-    """
+    """Return the smallest number of ranks with `room` bytes each for (values, rows, columns) and enough labels per group."""
     lanes, size = min(options.labels_per_pass or LANES, n_labels), PRECISIONS[options.precision].itemsize
     for shards in (s for s in range(1, n_ranks + 1) if n_ranks % s == 0):
         if bytes_per_rank(*sizes, lanes, shards, size) <= room and n_ranks // shards <= max(1, n_labels // LABELS_PER_GROUP):
@@ -109,7 +99,6 @@ def fewest_shards(n_ranks: int, sizes: tuple[int, int, int], n_labels: int, opti
 
 
 def labels_of_group(waiting: np.ndarray, n_positive: np.ndarray, number: int, n_groups: int) -> np.ndarray:
-    """Return the waiting labels that group `number` trains; frequent labels are distributed first."""
     return waiting[np.argsort(-n_positive[waiting], kind="stable")][number::n_groups]
 
 
@@ -121,9 +110,7 @@ def lanes_that_fit(
     memory: MemoryModel = bytes_per_rank,
     most: int = LANES,
 ) -> int:
-    """Return how many labels share a pass over rows of these sizes (values, rows, columns): --labels-per-pass, or what fits into
-    `room` bytes.
-    """
+    """Return --labels-per-pass, or how many labels fit into `room` bytes with (values, rows, columns)."""
     size = PRECISIONS[options.precision].itemsize
     fits = (n for n in (LANES, 8, 4, 2) if n <= most and memory(*sizes, n, shards, size) <= room)
     return options.labels_per_pass or next(fits, 1)
@@ -176,8 +163,7 @@ def plan_streaming(
 def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -> int:
     """Return the values per chunk of streamed rows, or 0 if memory holds a chunk of `largest` values. Collective over `comm`.
 
-    Rows are visited at random within a chunk, and every rank of a node may be in a different one: without memory for all these
-    chunks, besides `needed` bytes per rank, every visit would wait for the disk.
+    Every rank of a node may be in a different chunk; without memory for all these chunks, every visit would wait for the disk.
     """
     room, whole = _room_for_rows(comm, rows, needed)
     if min(whole, largest * VALUE_BYTES) <= room:
@@ -189,7 +175,6 @@ def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -
 def fewer_lanes(most: int, of_all: Callable[[int], int], of_chunks: Callable[[int], int]) -> tuple[int, int]:
     """Return the labels per pass, at most `most`, and the values per chunk (0: not streamed). Collective as `chunk_values`.
 
-    `of_all(n)` is 0 if memory holds all rows with n lanes; `of_chunks(n)` is the chunk size with n lanes, or 0 for the usual size.
     Half as many lanes take nearly twice the time; streaming costs less unless chunks are smaller than GOOD_CHUNK.
     """
     numbers = [most, *(n for n in (8, 4, 2, 1) if n < most)]
@@ -211,7 +196,6 @@ def kept_values(comm: mpi.Comm, rows: CompactRows, needed: int, chunk: int) -> i
 
 
 def _room_for_rows(comm: mpi.Comm, rows: CompactRows, needed: int) -> tuple[float, float]:
-    """Return the bytes left for rows and the bytes of this rank's rows. Collective over `comm`."""
     ranks = mpi.ranks_on_node(comm)
     room = node_memory() / ranks - private_bytes() - needed - PROGRAM_BYTES
     room = -mpi.allreduce_max(comm, -room)

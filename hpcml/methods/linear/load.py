@@ -27,8 +27,6 @@ from hpcml.slices import stop_at
 
 @dataclass(frozen=True)
 class LabelProblem:
-    """The rows and labels to train on, as a rank group sees them."""
-
     method_name: str
     method: LinearMethod
     dataset: DataFile
@@ -56,10 +54,9 @@ class LabelProblem:
 def load(
     stack: ExitStack, method_name: str, method: LinearMethod, session: Session, dataset: DataFile, options: LinearOptions
 ) -> tuple[LabelProblem, ColumnMap]:
-    """Load the rows and labels. Collective over the session.
+    """Load the rows and labels. Collective; raises ConfigError, DataError, or Interrupted after a signal.
 
-    Shared resources are released when the stack closes. Raises ConfigError or DataError on invalid user input, Interrupted after a
-    signal.
+    Shared resources are released when the stack closes.
     """
     comm = session.comm
     profile, check_stop = Profile(), stop_at(session.signals, "reading the rows")

@@ -23,7 +23,6 @@ from hpcml.data.headings import Headings
 from hpcml.errors import NonFiniteError, OptionError
 from hpcml.kernels.lanes import WIDTHS
 from hpcml.losses import load_loss
-from hpcml.methods.linear import block_kernels as blocks
 from hpcml.methods.linear import panel_kernels as kernels
 from hpcml.methods.linear.options import SMALLEST_LAMBDA, LinearOptions
 from hpcml.mpi.memory import ask_for
@@ -76,10 +75,8 @@ class Risk:
     dormant = False  # rows may be skipped
     shares_columns = True  # features that occur in one row may be folded into a column
     n_parts = 1  # weight vectors per label
-    has_linear_scores = True  # scores are x · w plus intercept
 
     def __init__(self, rows: CompactRows, options: LinearOptions, profile: Profile) -> None:
-        """Raises ConfigError for an invalid λ."""
         self.rows, self.comm, self.profile = rows, rows.comm, profile
         self.about: dict[str, Any] = {}  # further attributes of the model
         self.headings: Headings | None = None  # columns of labels that are also features
@@ -108,22 +105,18 @@ class Risk:
             yield part
 
     def row_width(self, n_columns: int) -> int:
-        """Return how many numbers a sparse model stores per label."""
         return n_columns
 
     def prepare(self, node: mpi.Comm) -> None:
         """Prepare what else the method needs of the rows. Collective over `node`, the ranks that loaded them."""
 
     def describe(self, options: LinearOptions) -> dict[str, Any]:
-        """Return the model's attributes about its objective and the scale of the features."""
         about = {"loss": options.loss, "lambda": self.lam, "epsilon": options.epsilon, "dormant": self.dormant}
         about = about | {"positive_weight": options.positive_weight} if options.losses else {}
         return about | ({} if options.scale in (None, "none") else {"scale": options.scale})
 
     def start_from(self, comm: mpi.Comm, names: list[str], origin: dict[str, object]) -> None:
-        """Open the initial model, if the options name one, and compare it with `origin`. Collective over `comm`; raises ConfigError
-        or DataError.
-        """
+        """Open the initial model, if any, and compare it with `origin`. Collective; raises ConfigError or DataError."""
 
     def warning(self) -> str:
         """Return a warning to print before training, or ""."""
@@ -152,14 +145,11 @@ class Objective(Risk):
         values = np.arange(1, 8 * rows.data.size // ROWS_BYTES + 1) * (ROWS_BYTES // 8)
         ends = np.unique(np.concatenate([[0], np.searchsorted(rows.indptr, values), [rows.n_local]]))
         self.row_ranges = list(pairwise(ends.tolist()))  # of about ROWS_BYTES each
-        n_chunks = -(-rows.n_columns // blocks.CHUNK)
-        self.bounds = np.minimum(even_bounds(n_chunks, self.comm.size) * blocks.CHUNK, rows.n_columns)  # columns of each rank
+        n_chunks = -(-rows.n_columns // kernels.CHUNK)
+        self.bounds = np.minimum(even_bounds(n_chunks, self.comm.size) * kernels.CHUNK, rows.n_columns)  # columns of each rank
 
     def evaluate(self, panels: list[Panel], stop: Stop = NEVER) -> None:
-        """Make one pass over the rows for all panels; `Panel.gather` returns the results. Collective; raises Stopped.
-
-        On several ranks, a panel's subgradient is exchanged during the next panel's pass.
-        """
+        """Make one pass over the rows for all panels; `Panel.gather` returns the results. Collective; raises Stopped."""
         if self.comm.size > 1:
             for panel in panels:
                 with self.profile("wait"):
@@ -265,7 +255,6 @@ class Panel:
         objective.panel_pass(row_range, arrays, objective.rule)
 
     def rewind(self) -> None:
-        """Restore the rows' states after an interrupted pass."""
         if self._before is not None:
             pairs = slice(0, self._n_saved * self.width)
             self.state[pairs] = self._before[pairs]
@@ -280,7 +269,7 @@ class Panel:
                 mpi.allreduce_sum(comm, self.sums)
         with objective.profile("compute"):
             scale = 1.0 / objective.rows.n_global
-            chunks = blocks.gradient_squares(self.w[self.own], self.g_own, self.width, objective.lam, scale)
+            chunks = kernels.gradient_squares(self.w[self.own], self.g_own, self.width, objective.lam, scale)
         with objective.profile("communicate"):
             grad_sq = self.total(chunks)
         f = 0.5 * objective.lam * self.w_sq + self.mean_losses()
@@ -302,7 +291,7 @@ class Panel:
         """w −= η g, projected onto the ball of this radius; counts a step of every label. Collective."""
         with self.objective.profile("compute"):
             lam, scale = self.objective.lam, 1.0 / self.objective.rows.n_global
-            chunks = blocks.step(self.w[self.own], self.g_own, self.width, eta, lam, scale)
+            chunks = kernels.step(self.w[self.own], self.g_own, self.width, eta, lam, scale)
         with self.objective.profile("communicate"):
             self.w_sq = self.total(chunks)
             if (self.w_sq > radius * radius).any():
@@ -328,11 +317,11 @@ class Panel:
             self.requests = [mpi.begin_allgather(self.objective.comm, self.w, self.counts)]
 
     def update_norms(self) -> None:
-        self.w_sq = self.total(blocks.gradient_squares(self.w[self.own], self.g_own, self.width, 1.0, 0.0))
+        self.w_sq = self.total(kernels.gradient_squares(self.w[self.own], self.g_own, self.width, 1.0, 0.0))
 
     def store_best(self, lanes: np.ndarray) -> None:
         if lanes.any():
-            blocks.copy_lanes(self.w[self.own], self.width, lanes, self.best)
+            kernels.copy_lanes(self.w[self.own], self.width, lanes, self.best)
 
     def wait_for_weights(self) -> None:
         for request in self.requests:

@@ -19,7 +19,8 @@ from hpcml.kernels.lanes import LINE
 from hpcml.kernels.lanes.products import add_lines, dot_rows
 from hpcml.losses import FIRST_ORDER, load_loss
 
-TILE, CHUNK = 32, 1024
+TILE, TILES = 32, 1024  # rows of a tile, and of the tiles whose updates are made together
+CHUNK = 4096  # features whose sums are made together, so ranks with different features get the same bits
 LOSSES = [load_loss(name) for name in FIRST_ORDER]  # part of the kernels' digest: a changed loss recompiles them
 
 ACTIVE, QUIET, TIRED, ASLEEP, IDLE = (np.uint8(state) for state in (0, 9, 10, 16, 63))
@@ -179,14 +180,14 @@ def passes_of(loss: str) -> tuple[Any, Any]:
         lanes = steps.size
         n_pairs, line = TILE * lanes, min(lanes, LINE)
         z, values, due = np.zeros(n_pairs, w.dtype), np.empty(n_pairs), np.empty(TILE, np.int64)
-        slopes, lines = np.empty(CHUNK * lanes, w.dtype), np.empty(CHUNK * lanes // line, np.int64)
+        slopes, lines = np.empty(TILES * lanes, w.dtype), np.empty(TILES * lanes // line, np.int64)
         wake, high_shift, low_shift = _wakes_and_shifts(steps, shifts)
         totals = np.zeros((4, n_pairs))
         quiet = TIRED if dormant else QUIET
         n_rows = indptr.size - 1
-        for chunk in range(0, n_rows, CHUNK):
+        for chunk in range(0, n_rows, TILES):
             n_lines = 0
-            for first in range(chunk, min(chunk + CHUNK, n_rows), TILE):
+            for first in range(chunk, min(chunk + TILES, n_rows), TILE):
                 pairs = state[first * lanes : min(first + TILE, n_rows) * lanes]
                 n_due = _due(pairs, wake, lanes, due)
                 if n_due == 0:
@@ -220,3 +221,43 @@ def passes_of(loss: str) -> tuple[Any, Any]:
         sums[LOW, 0] += totals[LOW].sum()
 
     return panel_pass, loss_pass
+
+
+@njit
+def gradient_squares(w, g, lanes, decay, scale):
+    """Return ‖decay w[:, l] + scale g[:, l]‖² of chunk c at [c, l]."""
+    step, out = np.uint64(lanes), np.empty((-(-w.size // (CHUNK * lanes)), lanes))
+    for chunk in range(out.shape[0]):
+        total = out[chunk]
+        total[:] = 0.0
+        first, last = np.uint64(chunk * CHUNK * lanes), np.uint64(min((chunk + 1) * CHUNK * lanes, w.size))
+        for row in range(first, last, step):
+            for lane in range(step):
+                value = decay * np.float64(w[row + lane]) + scale * g[row + lane]
+                total[lane] += value * value
+    return out
+
+
+@njit
+def step(w, g, lanes, eta, decay, scale):
+    """w −= eta (decay w + scale g) per lane; return the new ‖w[:, l]‖² of chunk c at [c, l]."""
+    stride, out = np.uint64(lanes), np.empty((-(-w.size // (CHUNK * lanes)), lanes))
+    for chunk in range(out.shape[0]):
+        total = out[chunk]
+        total[:] = 0.0
+        first, last = np.uint64(chunk * CHUNK * lanes), np.uint64(min((chunk + 1) * CHUNK * lanes, w.size))
+        for row in range(first, last, stride):
+            for lane in range(stride):
+                old = np.float64(w[row + lane])
+                w[row + lane] = old - eta[lane] * (decay * old + scale * g[row + lane])
+                new = np.float64(w[row + lane])
+                total[lane] += new * new
+    return out
+
+
+@njit
+def copy_lanes(w, lanes, chosen, out):
+    stride = np.uint64(lanes)
+    for row in range(np.uint64(0), np.uint64(w.size), stride):
+        for lane in range(stride):
+            out[row + lane] = w[row + lane] if chosen[lane] else out[row + lane]

@@ -45,7 +45,6 @@ class LabelProgress:
         raise NotImplementedError
 
     def pack(self) -> np.ndarray:
-        """Return the state as a fixed number of float64 numbers."""
         return np.array(list(vars(self).values()), np.float64)
 
     def unpack(self, values: np.ndarray) -> None:
@@ -73,7 +72,6 @@ class PanelSolver(Solver):
         self.training: dict[tuple[int, int], Any] = {}  # state of the label in a (panel, lane)
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Yield finished labels. A turn is a pass and a step of all labels."""
         waiting = deque(labels)
         try:
             while self.training or waiting:

@@ -90,9 +90,7 @@ def read_report(
     seconds: float = 0.0,
     cpu_seconds: float = 0.0,
 ) -> TrainReport:
-    """Return the report of a finished model, read by rank 0; `kept` are labels of an earlier run. Collective over the folder's
-    ranks.
-    """
+    """Return the report of a finished model; `kept` are labels of an earlier run. Collective over the folder's ranks."""
     profiles = folder.comm.allgather(problem.objective.profile.seconds) if options.profile else []
     report = None
     with mpi.agreed(folder.comm, f"reading {folder.model}"):

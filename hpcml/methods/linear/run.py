@@ -53,7 +53,6 @@ GROWTH = 0.25
 
 
 def shares_of(problem: LabelProblem, options: Any) -> np.ndarray:
-    """Return each label's share of the work (n_labels), 0 for labels that are not trained."""
     n_positive, costs_of = problem.n_positive.astype(np.float64), problem.method.costs
     costs = elementwise.power(n_positive, GROWTH) if costs_of is None else costs_of(n_positive, options)
     costs = np.where(problem.trainable, costs, 0.0)
@@ -80,7 +79,6 @@ def check_disk(folder: RunFolder, problem: LabelProblem, options: LinearOptions)
 
 
 def check_origin(attributes: Mapping[str, object], origin: Mapping[str, object]) -> None:
-    """Raise DataError if the attributes of a run differ from `origin`."""
     for key, value in origin.items():
         if not np.array_equal(np.asarray(attributes.get(key)), np.asarray(value)):
             raise DataError(
@@ -89,8 +87,6 @@ def check_origin(attributes: Mapping[str, object], origin: Mapping[str, object])
 
 
 class LabelRun(Job):
-    """Saves finished labels and checkpoints of all rank groups, and writes the model."""
-
     solver = Solver()
     n_done = 0.0  # labels that this rank has finished
     titles: Any = None  # on rank 0: label titles, keys of the training rows, and the raw input
@@ -156,7 +152,7 @@ class LabelRun(Job):
         check_origin(attributes, self.must_match)
 
     def begin(self, restore: bool) -> tuple[list[int], list[int], Path | None]:
-        """Restore the run, and write the models of degenerate labels. Collective; raises DataError if every checkpoint is damaged.
+        """Restore the run, and write constant models. Collective; raises DataError if every checkpoint is damaged.
 
         Return the waiting labels of this group, the indices of its labels in a checkpoint, and the checkpoint.
         """

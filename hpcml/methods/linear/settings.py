@@ -13,8 +13,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.kernels.lanes import WIDTHS
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.solver import Turns, lanes_of, turns_of, warm_up
-from hpcml.run.driver import Job
+from hpcml.methods.linear.solver import Turns, lanes_of, warm_up
 from hpcml.run.stop import Stop
 
 Setting = dict[str, float]  # the value of each option that may differ
@@ -34,8 +33,6 @@ LAMBDA = Axis("lam", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_lambda(o
 
 
 class Fitted(NamedTuple):
-    """Weights of k labels, each at a setting."""
-
     places: np.ndarray  # (k) index among the labels passed to `fit`
     settings: np.ndarray  # (k) index, or −1
     w: np.ndarray  # (n_columns width) flat
@@ -58,8 +55,6 @@ class Chosen(NamedTuple):
 
 
 class SolverFitter:
-    """Fits labels at several settings by solving one setting after another, on one rank."""
-
     def __init__(self, method: Any, risk: Risk, settings: Sequence[Setting], options: LinearOptions, n_lanes: int) -> None:
         self.method, self.n_lanes = method, n_lanes
         self.options = [at_setting(options, setting) for setting in settings]
@@ -69,7 +64,6 @@ class SolverFitter:
         warm_up(self.method.solver, self.risks[0], self.options[0])
 
     def fit(self, labels: np.ndarray, stop: Stop) -> Iterator[Fitted]:
-        """Yield the weights of the labels at all settings. Raises as `Solver.solve`."""
         for number, (risk, options) in enumerate(zip(self.risks, self.options, strict=True)):
             n_positive = risk.rows.n_positive[labels]
             trainable = np.flatnonzero((n_positive > 0) & (n_positive < risk.rows.n_global)).tolist()
@@ -90,11 +84,10 @@ def solve_by_setting(
     chosen: Chosen,
     waiting: Sequence[int],
     stop: Stop,
-    sink: Job,
 ) -> Turns:
     """Train the waiting labels, setting by setting. Collective over the group; see `Solver.solve`."""
     for number, setting in enumerate(chosen.settings):
         if group := [label for label in waiting if chosen.which[label] == number]:
             own_options = at_setting(options, setting)
             solver = method.solver(risk.at(own_options), labels, n_lanes, own_options)
-            yield from turns_of(solver, risk, group, stop, sink)
+            yield from solver.solve(group, stop)

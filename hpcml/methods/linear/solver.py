@@ -8,7 +8,6 @@ for finished in solver.solve(range(labels.size), NEVER):  # one turn per iterati
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,9 +16,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.files.table import format_csv
 from hpcml.kernels.lanes import WIDTHS
-from hpcml.kernels.lanes.products import score_rows
 from hpcml.methods.linear.objective import Risk
-from hpcml.run.driver import Job
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER, Stop
 
@@ -36,8 +33,6 @@ def history_line(step: tuple[float, ...]) -> str:
 
 
 class History(NamedTuple):
-    """Columns of history.csv and the format of a line."""
-
     columns: tuple[str, ...] = HISTORY
     line: Callable[[tuple[float, ...]], str] = history_line
 
@@ -54,17 +49,6 @@ class SparseWeightsOf(NamedTuple):
     intercept: float
 
 
-class Support(NamedTuple):
-    """Rows of this rank with a non-zero dual (ascending), and β_i = s_i α_i y_i of each; s_i is the weight of the row.
-
-    Over all ranks Σ β_i x_i = w up to rounding, or up to the gap for labels solved by Newton's method. The intercept may differ,
-    because it is optimised afterwards.
-    """
-
-    rows: np.ndarray
-    duals: np.ndarray  # β, float64
-
-
 class Finished(NamedTuple):
     label: int  # index in the run
     w: np.ndarray | SparseWeightsOf  # (n_columns)
@@ -74,8 +58,6 @@ class Finished(NamedTuple):
     visited: float  # mean share of the rows visited per step
     history: list[tuple[float, ...]]
     gap: float | None = None  # (f − bound) / f, if certified
-    support: Support | None = None  # if the sink needs it
-    scores: np.ndarray | None = None  # (n_local) float64 scores, if the sink needs them
 
 
 Turns = Generator[list[Finished], None, None]
@@ -100,8 +82,6 @@ class Solver:
 
     packs = False  # checkpoints hold labels in training; otherwise these restart
     one_by_one = False  # trains one label after another
-    has_duals = False  # can return the support of a label
-    needs_support = False  # set by `turns_of` if the sink needs it
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Train labels (indices in the run); each turn yields the labels that it finished. Collective over the group.
@@ -114,47 +94,11 @@ class Solver:
         """Run kernels that training `risk` may need and that `warm_up` did not run."""
 
     def pack(self) -> list[Packed]:
-        """Return the labels in training, between turns or after Stopped. Collective over the group."""
         return []
 
     def unpack(self, packed: Packed) -> None:
         """Restore a label in training, before `solve`. Collective over the group."""
         raise NotImplementedError
-
-
-def turns_of(solver: Solver, risk: Risk, labels: Sequence[int], stop: Stop, sink: Job | type[Job] = Job) -> Turns:
-    """Return the turns of `solver.solve`, with support and scores if `sink` needs them. Raises NotImplementedError if the method
-    has none.
-    """
-    if sink.needs_support and not solver.has_duals:
-        raise NotImplementedError(f"{type(solver).__name__} has no duals, so its labels have no support")
-    if sink.needs_scores and not risk.has_linear_scores:
-        raise NotImplementedError(f"{type(solver).__name__} has scores that are not x · w")
-    solver.needs_support = sink.needs_support
-    turns = solver.solve(labels, stop)
-    return _with_scores(turns, risk, stop) if sink.needs_scores else turns
-
-
-def _with_scores(turns: Turns, risk: Risk, stop: Stop) -> Turns:
-    with closing(turns):
-        for finished in turns:
-            scored = []
-            for first in range(0, len(finished), WIDTHS[-1]):
-                labels = finished[first : first + WIDTHS[-1]]
-                scored += [label._replace(scores=row) for label, row in zip(labels, _scores_of(risk, labels, stop), strict=True)]
-            yield scored
-
-
-def _scores_of(risk: Risk, finished: Sequence[Finished], stop: Stop) -> np.ndarray:
-    """Return the scores (k, n_local) of this rank's rows for at most 16 labels. Collective; raises Stopped."""
-    rows, (w, width, intercepts) = risk.rows, lanes_of(finished, risk.rows.n_columns)
-    scores = np.empty((intercepts.size, rows.n_local))
-    with risk.profile("finish"):
-        for part in stop.slices(risk.slices()):
-            out = np.empty((intercepts.size, part.stop - part.start))
-            score_rows(rows.indptr[part.start : part.stop + 1], rows.indices, rows.data, w, width, out)
-            scores[:, part] = out + intercepts[:, None]
-    return scores
 
 
 def lanes_of(finished: Sequence[Finished], n_columns: int) -> tuple[np.ndarray, int, np.ndarray]:
@@ -170,19 +114,16 @@ def lanes_of(finished: Sequence[Finished], n_columns: int) -> tuple[np.ndarray, 
     return w.reshape(-1), width, intercepts
 
 
-def warm_up(make: Callable[..., Solver], risk: Risk, options: Any, sink: Job | type[Job] = Job) -> None:
+def warm_up(make: Callable[..., Solver], risk: Risk, options: Any) -> None:
     small, options = small_problem(risk, options)
     solver = make(small, np.arange(2), 2, options)
-    for _ in turns_of(solver, small, [0, 1], NEVER, sink):
+    for _ in solver.solve([0, 1], NEVER):
         pass
     solver.compile_rest(risk)
 
 
 def small_problem(risk: Risk, options: Any) -> tuple[Risk, Any]:
-    """Return a problem of two labels and six rows, and options, that use the same kernels.
-
-    The arrays have the types of those of `risk` and are read-only where these are.
-    """
+    """Return a problem of two labels and six rows, and options, that use the kernels (types, read-only arrays) of `risk`."""
     copied = {name: value for name, value in vars(options).items() if name in CHOOSE_KERNELS}
     if "max_steps" in vars(options):
         copied["max_steps"] = MAX_STEPS

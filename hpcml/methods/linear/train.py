@@ -15,7 +15,7 @@ from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun, check_disk, check_origin
 from hpcml.methods.linear.settings import Chosen, solve_by_setting
-from hpcml.methods.linear.solver import turns_of, warm_up
+from hpcml.methods.linear.solver import warm_up
 from hpcml.methods.method import Method
 from hpcml.model.linear import Model
 from hpcml.mpi.memory import room_per_rank
@@ -85,9 +85,9 @@ def train(
             if chosen is None:
                 with mpi.agreed(comm, "making room for the weights"):
                     run.solver = linear.solver(risk, labels, n_lanes, options)
-                turns = turns_of(run.solver, risk, waiting, driver, run)
+                turns = run.solver.solve(waiting, driver)
             else:  # labels in training are not checkpointed
-                turns = solve_by_setting(linear, risk, labels, n_lanes, options, chosen, waiting, driver, run)
+                turns = solve_by_setting(linear, risk, labels, n_lanes, options, chosen, waiting, driver)
 
             n_labels = len(problem.names) - len(unchanged)
             with_lambda = f", λ = {risk.lam:.4g}" if options.losses and chosen is None else ""
@@ -105,7 +105,7 @@ def train(
                 log(f"warning: {warning}")
 
             with mpi.node_first(comm):
-                warm_up(linear.solver, risk, options, run)
+                warm_up(linear.solver, risk, options)
             with mpi.groups_agreed(comm):
                 for row in continued:
                     run.restore(row, checkpoint)

@@ -26,8 +26,7 @@ PW, BW, MBW, PERCEPTRON, PA, ROMMA = range(6)
 POSITIVES, FALSE_POSITIVES, FALSE_NEGATIVES, UPDATES = range(4)
 CLOCK, SCALE, NORM2, UNIT, ERROR = range(5)  # rows of `lanes`
 # Bounds of a Winnow's weights. Its authors use 2^±200. Random labels push all weights to the lower bound; from 2^-200, MBW finds no
-# positive row after 2,000 correctly labelled rows, since such weights are negligible compared with the threshold
-# (docs/notebook.md).
+# positive row after 2,000 correctly labelled rows, since such weights are negligible compared with the threshold.
 LEAST, MOST = 2.0**-10, 2.0**200
 PARALLEL = 1e-12  # ROMMA: maximum sin² of the angle between a row and w for which they count as parallel
 BIAS, ONE = np.array([-1], dtype=np.int64), np.ones(1)  # the bias as a row: its weights lie before those of feature 0

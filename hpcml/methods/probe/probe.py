@@ -27,8 +27,6 @@ NORMAL, TEST, RETEST = range(3)
 
 @dataclass
 class ProbeState(LabelProgress):
-    """Progress of one label: everything needed for its next step besides w_t and w_min."""
-
     epsilon: float = EPSILON
     f_min: float = math.inf
     f_previous: float = math.inf
@@ -102,7 +100,6 @@ def probe(objective: Objective, labels: np.ndarray, n_lanes: int, options: Probe
 
 
 def pegasos(objective: Objective, labels: np.ndarray, n_lanes: int, options: PegasosOptions) -> FirstOrderSolver:
-    """Pegasos with the full subgradient; its model is the best iterate."""
     begin, radius = partial(PegasosState, objective.lam, options.step_limit), 1.0 / math.sqrt(objective.lam)
     return FirstOrderSolver(objective, panel_widths(n_lanes, options.precision), labels, begin, options.step_limit, radius)
 

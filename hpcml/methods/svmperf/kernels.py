@@ -1,13 +1,13 @@
 """Inner products and sums of cutting planes, each a row of a matrix over a range of columns.
 
-As in `linear.block_kernels`, sums are made in fixed chunks of CHUNK columns, so ranks with different columns get the same bits. A
+As in `linear.panel_kernels`, sums are made in fixed chunks of CHUNK columns, so ranks with different columns get the same bits. A
 range of columns starts at a chunk.
 """
 
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.methods.linear.block_kernels import CHUNK
+from hpcml.methods.linear.panel_kernels import CHUNK
 
 PARTS = 8  # interleaved partial sums, which the compiler keeps in vector registers
 

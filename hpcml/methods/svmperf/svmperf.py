@@ -21,10 +21,9 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, HpcmlError
-from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Objective, Panel, panel_widths
-from hpcml.methods.linear.panel_kernels import VIOLATORS, VISITED
+from hpcml.methods.linear.panel_kernels import CHUNK, VIOLATORS, VISITED
 from hpcml.methods.linear.panels import PanelSolver
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished
 from hpcml.methods.svmperf import kernels
@@ -66,10 +65,7 @@ class CuttingPlanes:
         self.idle = np.append(self.idle, 0)
 
     def solve(self) -> np.ndarray:
-        """Return α (n_planes,), which maximises α·b − αᵀKα/2λ for α ≥ 0, Σα ≤ 1; w is −(1/λ) Σ α_k a_k.
-
-        The solver has no warm start, so a resumed run gets the same bits. Raises HpcmlError if it fails.
-        """
+        """Return α ≥ 0, Σα ≤ 1 (n_planes,), which maximises α·b − αᵀKα/2λ; no warm start. Raises HpcmlError if it fails."""
         n = len(self)
         lower, upper = np.zeros(n + 1), np.ones(n + 1)  # the bounds of α, then of Σα
         alpha, _, flag, _ = daqp.solve(self.gram / self.lam, -self.offsets, np.ones((1, n)), upper, lower, **DAQP)

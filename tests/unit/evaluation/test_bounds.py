@@ -15,7 +15,7 @@ from hpcml.evaluation import top
 from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.top import InvertedTop, make_top_finder
 from hpcml.kernels import bounds as kernels
-from hpcml.kernels.lanes.levels import add_levels
+from hpcml.kernels.lanes.bounds import add_levels
 from hpcml.model.linear import Model
 from hpcml.model.scoring import make_scorer
 

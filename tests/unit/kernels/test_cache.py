@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ import numba
 import numpy as np
 import pytest
 
-import hpcml
 from hpcml.kernels.cache import _digest, cache_folder, sources_digest
 
 NAME = f"hpcml-numba-{os.getuid()}"
@@ -20,7 +18,6 @@ NAME = f"hpcml-numba-{os.getuid()}"
 
 @pytest.fixture
 def places(tmp_path, monkeypatch):
-    """A home's cache folder and a node's own disk; neither numba's nor Slurm's variables are set."""
     for name in ("SLURM_JOB_ID", "SLURM_TMPDIR"):
         monkeypatch.delenv(name, raising=False)
     home, disk = tmp_path / "home", tmp_path / "disk"
@@ -53,7 +50,6 @@ def test_skips_a_home_that_cannot_be_used(places, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["link", "open folder", "below an open folder"])
 def test_does_not_use_a_folder_that_others_can_write_to(places, monkeypatch, tmp_path, kind):
-    """numba's files are pickles: who can write them can run code."""
     folder = places[1] / NAME
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     if kind == "link":
@@ -129,25 +125,3 @@ def test_digest_covers_called_kernels_and_constants(tmp_path, monkeypatch):
     one.TABLE = np.zeros(3)
     digests.append(digest())
     assert len(set(digests)) == 5
-
-
-IN_A_COPY = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import numpy as np
-from hpcml.kernels import elementwise
-assert elementwise.__file__.startswith(sys.argv[1])
-elementwise.exp(np.zeros(3))
-"""
-
-
-def test_copies_of_the_package_share_compiled_kernels(tmp_path):
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
-    kept = []
-    for name in ("one", "two"):
-        shutil.copytree(Path(hpcml.__file__).parent, tmp_path / name / "hpcml", ignore=shutil.ignore_patterns("__pycache__"))
-        command = [sys.executable, "-c", IN_A_COPY, str(tmp_path / name)]
-        subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
-        kept.append({(path, path.stat().st_mtime_ns) for path in (tmp_path / "kept").rglob("*.nbc")})
-    assert kept[0]
-    assert kept[1] == kept[0]

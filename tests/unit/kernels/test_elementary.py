@@ -72,7 +72,6 @@ AT_ENDS = {  # arguments, values
 
 
 def points(name, n=1500):
-    """Points of a function, 2n."""
     rng = np.random.default_rng(7)
     evenly, logarithms, signs, _ = RANGES[name]
     wide = np.exp(rng.uniform(*np.log(logarithms), n))
@@ -80,7 +79,6 @@ def points(name, n=1500):
 
 
 def error(name, x, value):
-    """Of a value of f(x), in units in the last place."""
     of = (lambda z: mpmath.log(z) / mpmath.log(2)) if name == "log2" else getattr(mpmath, name)
     exact = of(mpmath.mpf(x))
     return float(abs(mpmath.mpf(value) - exact) / mpmath.mpf(math.ulp(float(exact))))
@@ -113,7 +111,6 @@ def test_limits_and_special_values(name):
 
 
 def test_bits_are_fixed():
-    """On every processor, and with every version: sums of the bits of many values."""
     found = {name: int(getattr(elementwise, name)(np.linspace(0.01, 20, 1000)).view(np.int64).sum()) for name in RANGES}
     assert found == BITS
 

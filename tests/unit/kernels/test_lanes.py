@@ -1,11 +1,13 @@
-"""Hand-written lane loops against NumPy, for every width."""
+"""Elementary lane loops, products, and bounds against NumPy, for every width."""
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.special import expit
 
 from hpcml.kernels import njit
 from hpcml.kernels.lanes import WIDTHS, elementary
+from hpcml.kernels.lanes.bounds import raise_bounds, rows_above
 from hpcml.kernels.lanes.products import add_lines, dot_rows
 from hpcml.kernels.lanes.write import by_width
 from hpcml.losses import logistic
@@ -13,14 +15,12 @@ from hpcml.losses import logistic
 
 @by_width(of=0)
 def _extremes(lanes, x, y, at, larger, smaller):
-    """larger[at + l], smaller[at + l] = what x and y give."""
     larger.put(at, lanes.larger(x.lanes(at), y.lanes(at)))
     smaller.put(at, lanes.smaller(x.lanes(at), y.lanes(at)))
 
 
 @by_width(of=0)
 def _elementary(lanes, x, at, exp, sigmoid, softplus):
-    """exp, the logistic function and log(1 + exp) of x[at + l]."""
     exp.put(at, elementary.exp(lanes, x.lanes(at)))
     sigmoid.put(at, elementary.sigmoid(lanes, x.lanes(at))[0])
     softplus.put(at, elementary.softplus(lanes, x.lanes(at)))
@@ -91,3 +91,43 @@ def test_products_and_sums_of_rows(dtype, width):
         add_lines((indptr, indices, data), 0, starts, slopes.ravel(), g, width, grids, rounded)
         addends = X.astype(float)[:, :, None] * slopes[:, None, :]
         np.testing.assert_allclose(g, ((addends + shift) - shift).sum(axis=0).ravel(), rtol=0, atol=1e-12)
+
+
+N, D = 50, 40
+
+
+@pytest.fixture
+def matrix():
+    rng = np.random.default_rng(1)
+    X = sp.random(N, D, 0.3, "lil", np.float32, rng)
+    X[7] = 0
+    X = X.tocsr()
+    sizes = np.diff(X.indptr)
+    return X, X.indptr[:-1].astype(np.int64) + rng.integers(0, sizes + 1)
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+def test_bounds(matrix, lanes):
+    X, ends = matrix
+    rng = np.random.default_rng(lanes)
+    w, bounds = (rng.normal(size=(n, lanes)).astype(np.float32) for n in (D, N))
+    first = sp.csr_matrix(X)
+    counts = np.arange(X.nnz) < np.repeat(ends, np.diff(X.indptr))
+    first.data = np.where(counts, X.data, 0)
+    expected = bounds + first @ w.astype(float)
+    found = bounds.copy()
+    raise_bounds((X.indptr.astype(np.int64), X.indices, X.data), ends, w.reshape(-1), found.reshape(-1), lanes)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+def test_rows_above_thresholds(lanes):
+    rng = np.random.default_rng(lanes)
+    bounds = rng.integers(0, 5, (N, lanes)).astype(np.float32)
+    bounds[3] = np.nan  # is to be found
+    thresholds = np.where(np.arange(lanes) % 3 == 2, np.inf, rng.integers(0, 6, lanes)).astype(np.float32)
+    counts, found = np.full(16, 9), np.full((lanes, N), -1, np.int32)
+    rows_above(bounds.reshape(-1), thresholds, lanes, counts, found)
+    for lane in range(lanes):
+        expected = np.flatnonzero(~(bounds[:, lane] < thresholds[lane]))
+        np.testing.assert_array_equal(found[lane, : counts[lane]], expected)

@@ -14,7 +14,6 @@ N = 40
 
 @pytest.fixture
 def matrix():
-    """Rows of 0 to 9 values."""
     rng = np.random.default_rng(3)
     sizes = rng.integers(0, 10, N)
     indices = np.concatenate([rng.choice(50, size, replace=False) for size in sizes]).astype(np.int32)
@@ -24,7 +23,6 @@ def matrix():
 
 @pytest.fixture
 def streamed(matrix, monkeypatch):
-    """With so many values kept: the streamed rows, and a list of the first rows of chunks that are read."""
     read, original = [], RowChunks._read
 
     def watched(self, own):
@@ -41,14 +39,12 @@ def streamed(matrix, monkeypatch):
 
 
 def orders(rows, seed):
-    """The order of a pass: chunks, and rows in each, at random; and the chunks' first rows."""
     rng, bounds = np.random.default_rng(seed), rows.bounds
     chunks = rng.permutation(bounds.size - 1)
     return np.concatenate([rng.permutation(np.arange(bounds[c], bounds[c + 1])) for c in chunks]).astype(np.int32), bounds[chunks]
 
 
 def visit(rows, order, matrix, visited, kept):
-    """Do a pass and look at the rows that it brings; their numbers."""
     seen = []
     for (own, csr), some in rows.chunks(order, lambda own: visited[own], lambda own: kept[own]):
         for row in some[visited[some]].tolist():
@@ -76,20 +72,3 @@ def test_second_pass_reads_only_uncached_chunks(matrix, streamed):
         if kept == 0:
             holding = [start for start, end in pairwise(rows.bounds.tolist()) if some[start:end].any()]
             assert sorted(read) == holding
-
-
-@pytest.mark.parametrize("kept", [0, 40, 10**6])
-def test_slices_return_the_needed_rows(matrix, streamed, kept):
-    rows, _ = streamed(kept)
-    some = np.arange(N) % 4 == 1
-    visit(rows, orders(rows, 1)[0], matrix, np.ones(N, np.bool_), some)
-    for needed, which in ((None, np.ones(N, np.bool_)), (lambda own: some[own], some)):
-        place = 0
-        for part, (indptr, indices, data) in rows.slices(needed):
-            assert part.start == place
-            for row in np.flatnonzero(which[part]).tolist():
-                begin, end = indptr[row : row + 2]
-                np.testing.assert_array_equal(indices[begin:end], matrix[place + row].indices)
-                np.testing.assert_array_equal(data[begin:end], matrix[place + row].data)
-            place = part.stop
-        assert place == N

@@ -12,14 +12,12 @@ from hpcml.methods.linear.solver import CONVERGED, SparseWeightsOf
 
 @pytest.fixture(autouse=True)
 def all_alone(monkeypatch):
-    """Every label is trained alone, and turns add few rows."""
     monkeypatch.setattr(dual, "VALUES_PER_POSITIVE", 1e-9)
     for name, value in {"FIRST": 4, "MORE": 6, "EACH": 1}.items():
         monkeypatch.setattr(rare, name, value)
 
 
 def weights_of(done, risk):
-    """All weights of a label, the intercept last."""
     assert isinstance(done.w, SparseWeightsOf)  # those of a panel are not
     w = np.zeros(risk.rows.n_columns, np.float32)
     w[done.w.columns] = done.w.values
@@ -29,7 +27,6 @@ def weights_of(done, risk):
 
 
 def texts(seed, signed=False, n_rows=300):
-    """Rows in more columns than are frequent, which occur in two rows or more; labels of few rows."""
     rng, n_columns = np.random.default_rng(seed), FREQUENT + 1500
     p = 1 / (10 + np.arange(n_columns))
     X = np.zeros((n_rows, n_columns), np.float32)
@@ -85,7 +82,6 @@ def test_label_does_not_depend_on_the_other_labels_of_a_turn(loss):
 
 
 def test_weights_of_rows():
-    """A row of weight 3 is three rows."""
     X, Y = texts(4, n_rows=120)
     counts = np.random.default_rng(0).integers(1, 4, X.shape[0])
     options = asked("squared-hinge", bias=True, max_gap=1e-5, lam="0.01")

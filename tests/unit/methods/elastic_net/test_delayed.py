@@ -29,7 +29,6 @@ def own_rates(d, alpha):
 
 
 def filled(etas, l2, truncated):
-    """The tables of these rates."""
     tables = SharedRates(etas, *np.empty((2, etas.size + 1)))
     kernels.tables(tables, l2, truncated)
     return tables
@@ -40,7 +39,6 @@ def slope(z, y, squared):
 
 
 def eager(X, positive, order, rate, etas, l1, l2, truncated, squared):
-    """Every weight is regularised after every step, label by label."""
     dense, W, b = X.toarray(), np.zeros((X.shape[1], LANES)), np.zeros(LANES)
     squares, b_squares = np.ones_like(W), np.ones(LANES)
     for step, row in enumerate(order):
@@ -96,7 +94,6 @@ def test_delayed_updates_equal_eager_updates(rate, l1, l2, truncated, squared):
 @pytest.mark.parametrize("rate", [1e-9, 1e-3, 0.5, 0.9])
 @pytest.mark.parametrize("n", [1, 7, 100000])
 def test_closed_form_for_many_steps(rate, n, truncated):
-    """Where the terms of a series are enough, and where they are not."""
     l1, l2, w = 1e-12, 1.0, np.linspace(-1, 1, LANES)
     expected = w.copy()
     for _ in range(n):

@@ -14,16 +14,12 @@ from hpcml.methods.probe.options import ProbeOptions
 
 
 class Ranks:
-    """A communicator of so many ranks, as far as the plan asks before it communicates."""
-
     def __init__(self, size):
         self.size = size
 
 
 @pytest.fixture
 def room(monkeypatch):
-    """Set the bytes that a rank may use."""
-
     def set_room(n_bytes):
         monkeypatch.setattr(layout, "room_per_rank", lambda comm: n_bytes)
         monkeypatch.setattr(mpi, "exclusive_sum", lambda comm, values: (np.zeros(1), np.array(values) * getattr(comm, "size", 1)))

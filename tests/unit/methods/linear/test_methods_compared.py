@@ -16,8 +16,8 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.methods.liblinear.liblinear import METHOD as LIBLINEAR
-from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.objective import Objective
+from hpcml.methods.linear.panel_kernels import CHUNK
 from hpcml.methods.linear.solver import CONVERGED
 from hpcml.methods.probe.probe import METHOD as PROBE
 from hpcml.methods.probe.probe import PEGASOS_METHOD as PEGASOS
@@ -38,7 +38,6 @@ METHODS = {"probe": PROBE, "pegasos": PEGASOS, "svmperf": SVMPERF, "liblinear": 
 
 
 def run(method, path, options=None, widest=None):
-    """(objective, the finished labels in their order) of a method on all rows of a dataset."""
     options = options or GIVEN[method]
     with DataFile(path) as data:
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, "all"), options.bias)
@@ -49,8 +48,6 @@ def run(method, path, options=None, widest=None):
 
 
 def least_objective(loss, X, sign, lam, start):
-    """The minimum of a smooth loss by L-BFGS-B."""
-
     def f_and_g(w):
         z = sign * (X @ w)
         slope = -expit(-z) if loss == "logistic" else np.where(z >= 1, 0.0, np.where(z >= -1, -2 * (1 - z), -4.0))
@@ -60,7 +57,6 @@ def least_objective(loss, X, sign, lam, start):
 
 
 def minima(objective, loss="hinge"):
-    """min f of every label by an independent solver."""
     rows = objective.rows
     X, found = np.zeros((rows.n_local, rows.n_columns)), []
     X[np.repeat(np.arange(rows.n_local), np.diff(rows.indptr)), rows.indices] = rows.data

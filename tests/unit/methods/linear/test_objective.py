@@ -32,14 +32,12 @@ def test_panels_are_as_few_cache_lines_as_possible():
 
 
 def objective(tmp_path, X, Y, loss="hinge", lam="X/m", bias=False, precision="double"):
-    """The objective of all rows, and the folded features' tables."""
     with DataFile(dataset(tmp_path / "d.h5", X, Y)) as data:
         rows, columns = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, "all"), bias)
     return Objective(rows, ProbeOptions(loss=loss, lam=lam, precision=precision), Profile()), columns.tables(mpi.self_comm())
 
 
 def evaluate(objective, label, w):
-    """(f, summed gradient of the losses) of one label at w (n_columns)."""
     panel = Panel(objective, 1)
     panel.assign(0, label)
     panel.w[:] = w

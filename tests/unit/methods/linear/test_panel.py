@@ -8,13 +8,10 @@ from support.oracles import DormantRows, pass_over_rows
 from hpcml import mpi
 from hpcml.kernels.lanes import WIDTHS
 from hpcml.losses import FIRST_ORDER, load_loss
-from hpcml.methods.linear import block_kernels as blocks
 from hpcml.methods.linear import panel_kernels as kernels
 
 
 class Case:
-    """A panel of labels on random rows: `turn` is one pass with weights W (d, L) at a step of all labels."""
-
     def __init__(self, X, Y, labels, loss="hinge", precision="f8", dormant=False, rounded=True, index="i4", first=0):
         self.X, self.loss, self.dormant, self.rounded, self.first = X, load_loss(loss), dormant, rounded, first
         self.panel_pass, _ = kernels.passes_of(loss)
@@ -28,7 +25,6 @@ class Case:
         self.norm = np.sqrt(X.multiply(X).sum(axis=1).max())
 
     def turn(self, W, step=0, rows=slice(None)):
-        """(G, losses, violators, visited), or, of `rows` (a slice) only, (G, sums)."""
         begin, end, _ = rows.indices(self.X.shape[0])
         w, g, sums = np.ascontiguousarray(W, self.precision).ravel(), np.zeros(W.size), np.zeros((4, self.width))
         bound = self.loss.VALUE_AT_ZERO + self.loss.SLOPE_BOUND * self.norm * np.sqrt((W**2).sum(axis=0))
@@ -82,27 +78,6 @@ def test_bits_depend_neither_on_the_width_nor_on_how_rows_are_divided(problem, l
                 assert (some == all_[..., lanes]).all()
 
 
-def test_rounding_keeps_addends_on_the_grid(problem):
-    X, Y, W = problem
-    X.data[:] = np.round(X.data * 64) / 64
-    X.eliminate_zeros()
-    rounded, plain = (Case(X, Y, list(range(16)), rounded=rounded).turn(W) for rounded in (False, True))
-    for a, b in zip(rounded, plain, strict=True):
-        assert (a == b).all()
-
-
-def test_idle_lanes_do_nothing(problem):
-    X, Y, W = problem
-    case = Case(X, Y, list(range(8)))
-    case.state[:, 3] = kernels.IDLE
-    G, losses, violators, visited = case.turn(W[:, :8])
-    assert not G[:, 3].any()
-    assert losses[3] == violators[3] == visited[3] == 0
-    others = Case(X, Y, list(range(8))).turn(W[:, :8])
-    assert (np.delete(G, 3, axis=1) == np.delete(others[0], 3, axis=1)).all()
-    assert (case.state[:, 3] == kernels.IDLE).all()
-
-
 @pytest.mark.parametrize("loss", ["hinge", "huber"])
 @pytest.mark.parametrize("width", [1, 4, 16])
 def test_dormant_rows_follow_the_printed_rule(problem, loss, width):
@@ -127,22 +102,3 @@ def test_dormant_rows_follow_the_printed_rule(problem, loss, width):
         share.append(visited.mean() / 150)
     assert share[9] == 1
     assert min(share) < 0.6
-
-
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("lanes", [1, 8])
-def test_sweeps(lanes, dtype):
-    rng, n = np.random.default_rng(0), 2 * blocks.CHUNK + 30
-    W, G, eta = rng.normal(size=(n, lanes)).astype(dtype), rng.normal(size=(n, lanes)), rng.random(lanes)
-    gradient = 0.25 * W.astype(float) + 0.5 * G
-    out = blocks.gradient_squares(W.ravel(), G.ravel(), lanes, 0.25, 0.5)
-    parts = [slice(c * blocks.CHUNK, (c + 1) * blocks.CHUNK) for c in range(3)]
-    np.testing.assert_allclose(out, [(gradient[part] ** 2).sum(axis=0) for part in parts])
-    expected = (W.astype(float) - eta * gradient).astype(dtype)
-    out = blocks.step(W.reshape(-1), G.ravel(), lanes, eta, 0.25, 0.5)
-    np.testing.assert_allclose(W, expected)
-    np.testing.assert_allclose(out, [(W[part].astype(float) ** 2).sum(axis=0) for part in parts])
-    best, chosen = np.zeros_like(W), np.arange(lanes) % 2 == 0
-    blocks.copy_lanes(W.ravel(), lanes, chosen, best.reshape(-1))
-    assert (best[:, chosen] == W[:, chosen]).all()
-    assert not best[:, ~chosen].any()

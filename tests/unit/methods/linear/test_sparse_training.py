@@ -1,14 +1,15 @@
-"""Sparse training equals training and pruning."""
+"""Sparse training equals training and pruning; progress counts labels by their costs."""
 
 import numpy as np
 import pytest
 from support import make
+from support.make import dataset, random_data
 from support.training import minimisers
 from support.training import train as train_method
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.log import Log
+from hpcml.log import Log, Progress
 from hpcml.model.linear import Model
 from hpcml.reduce.prune import prune
 
@@ -17,7 +18,6 @@ SELF, QUIET = mpi.self_comm(), Log(1)
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """The last label has no row at all: its model is constant."""
     X, Y = make.random_data(3, 60, 40, 7)
     Y = Y.tolil()
     Y[:, 6] = 0
@@ -48,6 +48,23 @@ def test_training_sparse_is_training_and_pruning(data, tmp_path, method, precisi
 
 
 def test_reports_labels_without_weights(data, tmp_path):
-    """Label 6 is not one of them: it has no positive row."""
     assert "no weight" not in str(train("probe", data, tmp_path / "some", drop=1e-6))
     assert "warning: 6 of 7 labels keep no weight" in str(train("probe", data, tmp_path / "none", drop=1e9))
+
+
+N_ROWS, N_LABELS = 60, 7
+
+
+@pytest.mark.parametrize(("method", "costs"), [("elastic-net", lambda n: (n + 1) ** 0.4), ("liblinear", lambda n: n**0.25)])
+def test_progress_counts_labels_by_their_costs(tmp_path, monkeypatch, method, costs):
+    X, _ = random_data(0, N_ROWS, 12, 1)
+    n_positive = np.array([3, 40, 0, 12, 60, 1, 7])  # the third and the fifth are not trained
+    data = dataset(tmp_path / "data.h5", X, np.arange(N_ROWS)[:, None] < n_positive)
+    shown = {}
+    monkeypatch.setattr(Progress, "update", lambda self, done, note, share: shown.setdefault(done, share))
+    train_method(method, None, data, tmp_path / "run", min_positives=0)
+    trained = np.sort(n_positive[(n_positive > 0) & (n_positive < N_ROWS)])[::-1]  # the costly ones come first
+    expected = np.cumsum(costs(trained)) / costs(trained).sum()
+    assert {done: share for done, share in shown.items() if done > 2} == pytest.approx(
+        dict(zip(range(3, 8), expected, strict=True))
+    )

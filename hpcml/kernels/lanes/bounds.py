@@ -1,11 +1,13 @@
-"""Saturating 16-bit sums of lines of bytes times integers."""
+"""Upper bounds of scores: of rows for several labels, and of blocks of labels as saturating 16-bit sums of bytes times integers."""
 
 from __future__ import annotations
 
 from llvmlite import ir
+from numba import types
 from numba.core import cgutils
 
 from hpcml.kernels import njit
+from hpcml.kernels.lanes.products import score
 from hpcml.kernels.lanes.write import I32, I64, by_width
 
 BYTE, SHORT = ir.IntType(8), ir.IntType(16)
@@ -41,9 +43,43 @@ def _add(lanes, table, lines, numbers, span, out, at):
 
 @njit
 def add_levels(table, lines, numbers, begin, end, out):
-    """out (T uint16) = min(65535, Σ numbers[i] table[lines[i]]) over begin ≤ i < end.
-
-    table (F, T) bytes, T a multiple of 128; lines int32; numbers int32, at most 257.
-    """
+    """out (T uint16) = min(65535, Σ numbers[i] table[lines[i]]); table (F, T) bytes, T a multiple of 128; numbers int32 ≤ 257."""
     for at in range(0, out.size, SUMS * AT_ONCE):
         _add(table, lines, numbers, (begin, end), out, at, AT_ONCE)
+
+
+@by_width(of=1)
+def _raise_line(lanes, values, w, span, bounds, at):
+    """bounds[at + l] += Σ data[k] w[indices[k], l] over a span begin ≤ k < end of `values` (indices, data)."""
+    parts, builder = score(lanes, values, span, w, 4), lanes.builder
+    total = builder.fadd(builder.fadd(*parts[:2]), builder.fadd(*parts[2:]))
+    bounds.put(at, builder.fadd(bounds.lanes(at), total))
+
+
+@by_width(types.int64, of=0)
+def _reach(lanes, bounds, at, thresholds):
+    """The lanes, as bits, whose bound reaches its threshold or is NaN."""
+    return lanes.number(lanes.builder.fcmp_unordered(">=", bounds.lanes(at), thresholds.lanes(I64(0))))
+
+
+@njit
+def raise_bounds(csr, ends, w, bounds, lanes):
+    """bounds[i lanes + l] += Σ data[k] w[indices[k] lanes + l] over the values of row i of `csr` before ends[i]."""
+    indptr, indices, data = csr
+    for i in range(ends.size):
+        _raise_line((indices, data), w, (indptr[i], ends[i]), bounds, i * lanes, lanes)
+
+
+@njit
+def rows_above(bounds, thresholds, lanes, counts, rows):
+    """Write the ascending rows whose bounds (n lanes, flat) reach the lane's threshold to rows[l, : counts[l]]."""
+    counts[:] = 0
+    for i in range(bounds.size // lanes):
+        bits = _reach(bounds, i * lanes, thresholds, lanes)
+        lane = 0
+        while bits:
+            if bits & 1:
+                rows[lane, counts[lane]] = i
+                counts[lane] += 1
+            bits >>= 1
+            lane += 1
