@@ -18,7 +18,7 @@ Hints: without thresholds a row gets the labels with scores above 0, which maxim
 however well its rows are ranked, so recall is far below precision. A hint is logged if macro recall is below
 FAR_BELOW of macro precision, or, on rows without known labels, if the number of predicted labels per row is below FAR_BELOW of that
 of training rows; not with fewer than FEWEST true or expected labels. There is no hint about λ, since scores of evaluated rows do
-not show an unsuitable λ (docs/notebook.md); training reports a default that is often too large.
+not show an unsuitable λ; training reports a default that is often too large.
 """
 
 from __future__ import annotations

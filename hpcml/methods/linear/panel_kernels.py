@@ -3,7 +3,7 @@
 A panel holds L labels ("lanes"), L one of `lanes.WIDTHS`. Its weights `w` and subgradient `g` are flat, feature-major arrays (d L),
 so a non-zero touches L contiguous numbers. Rows are processed in tiles: first all margins of the tile, then all slopes, then all
 updates, which keeps branch misses of one loop out of the others. Every lane is computed in the same order for any L, and sums over
-rows are made on a grid (`hpcml.mpi.exact`), so the bits depend neither on the panel nor on how rows are distributed over ranks.
+rows are made on a grid (`hpcml.mpi.exact_sum`), so the bits depend neither on the panel nor on how rows are distributed over ranks.
 
 Each (row, lane) has one byte: POSITIVE if the row has the label, and its state: q < 10, active and without violation in the last q
 steps, or ASLEEP + (s mod 32), dormant until step s of the label.
