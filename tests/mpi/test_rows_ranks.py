@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
+from mpi4py import MPI
 from support import make
 from support.converted import converted_alike
 from support.make import by_one_rank, dataset_for_all, random_data
@@ -168,6 +169,38 @@ def test_equals_rows_of_one_rank(comm, mpi_tmp_path, monkeypatch, bias, n_rows):
     assert found.comm.size == 1
     assert found.mapped
     assert not expected.mapped
+
+
+class ReportsArrival(type(MPI.COMM_SELF)):
+    arrived = False
+
+    def arrive(self):
+        if not self.arrived and self.rank < self.size - 1:
+            self.send(None, self.size - 1)
+        self.arrived = True
+
+    def Barrier(self):
+        self.arrive()
+        super().Barrier()
+
+
+def test_no_rank_reads_rows_that_another_has_not_written(comm, mpi_tmp_path, monkeypatch):
+    data, exclusive_sum = dataset_for_all(comm, mpi_tmp_path / "data.h5", *random_data(5, 57, 23, 4)), mpi.exclusive_sum
+
+    def wait(node, values):
+        out = exclusive_sum(node, values)
+        if len(values) == 4 and node.rank == node.size - 1:  # the last rank writes the rows of the labels when all others wait
+            assert [node.recv(source=rank) for rank in range(node.size - 1)].count(None) == node.size - 1
+        return out
+
+    monkeypatch.setattr(module, "room_per_rank", lambda _node: 0)
+    monkeypatch.setattr(mpi, "exclusive_sum", wait)
+    node = ReportsArrival(comm)
+    with DataFile(data) as opened:
+        found = node_rows(node, mpi.self_comm(), load_shard(comm, opened, "all"), True)[0].label_rows.copy()
+        node.arrive()
+        expected = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), opened, "all"), True)[0].label_rows
+    assert found.tolist() == expected.tolist()
 
 
 def test_no_room_on_the_disk(comm, monkeypatch):

@@ -1,4 +1,6 @@
+import errno
 import itertools
+import os
 
 import pytest
 from support.make import by_one_rank, dataset_for_all, random_data
@@ -6,8 +8,11 @@ from support.methods import AtLook
 from support.training import changed, train
 
 from hpcml import mpi, slices
-from hpcml.errors import Interrupted, Stopped
+from hpcml.errors import DataError, Interrupted, Stopped
+from hpcml.files.slabs import Slab
+from hpcml.log import Log
 from hpcml.methods.linear import layout, objective
+from hpcml.run.checkpoint import Checkpoints
 from hpcml.run.driver import SIGNAL, Driver
 
 pytestmark = pytest.mark.mpi
@@ -114,6 +119,17 @@ def test_online_pass_stopped_between_rows_that_are_read_together(comm, mpi_tmp_p
             train("pa", comm, mpi_tmp_path / "sets.svm", mpi_tmp_path / "run", options, resume=stops > 0, signals=signals)
     model = train("pa", comm, mpi_tmp_path / "sets.svm", mpi_tmp_path / "run", options, resume=True).model
     assert model.read_bytes() == whole
+
+
+def test_full_disk_of_one_rank_ends_a_checkpoint_on_all_ranks(comm, mpi_tmp_path):
+    def fill(_writer):
+        if comm.rank == comm.size - 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(DataError, match="No space left on device while writing a checkpoint"):
+        Checkpoints(comm, mpi_tmp_path, Log(0)).save({"steps": Slab((1, 2), "<f8")}, fill)
+    comm.Barrier()
+    assert not list(mpi_tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("in_step")

@@ -41,6 +41,13 @@ def test_bounds_by_weight(weights, start, n_parts):
     np.testing.assert_array_equal(cumulative, before)
 
 
+@pytest.mark.parametrize("n_parts", [1, 2, 3])
+@pytest.mark.parametrize("weights", [[2, 0, 0], [0, 3, 0], [1, 1, 1, 0]])
+def test_the_last_part_has_the_items_without_weight_at_the_end(weights, n_parts):
+    bounds = bounds_by_weight(np.cumsum([0, *weights]), n_parts)
+    assert (bounds[0], bounds[-1]) == (0, len(weights))
+
+
 @given(n=st.integers(0, 50), n_parts=PARTS)
 def test_items_without_weight_are_shared_by_count(n, n_parts):
     np.testing.assert_array_equal(bounds_by_weight(np.full(n + 1, 7), n_parts), even_bounds(n, n_parts))

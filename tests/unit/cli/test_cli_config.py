@@ -116,6 +116,13 @@ def test_accepts_values_of_similar_types(tmp_path):
     assert parse_config(tmp_path / "a.toml", text, "-o", "y", "--data", "x.h5") is None
 
 
+def test_method_of_the_command_line_decides_which_keys_are_known(tmp_path):
+    written = to_toml(RunConfig("dual", "x.h5", METHODS["dual"]()).values())
+    text = "".join(f"{line}\n" for line in written.splitlines() if not line.startswith("method")) + 'method = "probe"\n'
+    assert parse_config(tmp_path / "a.toml", text, "dual", "x.h5", "-o", "y") is None
+    assert "only dual" in parse_config(tmp_path / "a.toml", text, "probe", "x.h5", "-o", "y")
+
+
 def numeric(options):
     return [option_flag(field.name) for field in fields(options) if any(kind in str(field.type) for kind in ("int", "float"))]
 

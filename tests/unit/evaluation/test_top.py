@@ -45,6 +45,13 @@ def test_best_of_blocks_in_any_order(seed, n_labels, width, levels):
         assert np.array_equal(best.scores, np.take_along_axis(scores, expected, axis=1))
 
 
+def test_a_row_of_score_minus_infinity_has_a_label_whose_probability_is_constant():
+    best = Best(1, 2)
+    best.sigmoids = np.array([1.0, 0.0, 1.0]), np.array([0.0, 0.25, 0.0])
+    best.add(0, np.array([[-1.0, -np.inf, -np.inf]]), 0)
+    assert best.sort().labels.tolist() == [[1, 0]]
+
+
 @pytest.fixture(params=["dense", "sparse"])
 def files(request, tmp_path):
     X, Y = make.random_data(0, 40, 30, 7)

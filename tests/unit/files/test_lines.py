@@ -17,7 +17,16 @@ from support.compressed import archive, zipped, zstd
 from hpcml import mpi
 from hpcml.errors import DataError
 from hpcml.files import lines as lines_module
-from hpcml.files.lines import UNPACKED_COPIES, byte_range, line_blocks, lines_before, plain_name, uncompressed_size, unpacked_once
+from hpcml.files.lines import (
+    BUFFER_BYTES,
+    UNPACKED_COPIES,
+    byte_range,
+    line_blocks,
+    lines_before,
+    plain_name,
+    uncompressed_size,
+    unpacked_once,
+)
 from hpcml.partition import even_bounds
 
 COMPRESS = {"plain": bytes, "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
@@ -42,6 +51,14 @@ def test_ranges_yield_every_line_once(tmp_path_factory, lines, last_newline, n_p
             assert begin <= offset < end
             taken += block
     assert taken == content
+
+
+def test_ranges_begin_inside_lines_longer_than_the_buffer(tmp_path):
+    content = b"".join(letter * (3 * BUFFER_BYTES) + b"\n" for letter in (b"a", b"b", b"c"))
+    (tmp_path / "lines").write_bytes(content)
+    bounds = [0, 10, len(content) // 2, len(content)]
+    blocks = [block for begin, end in pairwise(bounds) for _, block in line_blocks(tmp_path / "lines", begin, end)]
+    assert b"".join(blocks) == content
 
 
 @pytest.mark.parametrize(("kind", "damage"), [("gz", "truncated"), ("bz2", "changed"), ("xz", "truncated"), ("xz", "changed")])

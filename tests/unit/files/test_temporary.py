@@ -31,6 +31,13 @@ def test_writes_any_valid_file_name(tmp_path, name):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: b"new"}
 
 
+def test_writes_to_the_target_of_a_link(tmp_path):
+    (tmp_path / "target").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("target")
+    write_atomically(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "target").read_bytes() == b"new"
+
+
 def test_names_of_long_outputs_differ(tmp_path):
     assert temporary_name(tmp_path / ("x" * 250 + "1")) != temporary_name(tmp_path / ("x" * 250 + "2"))
 

@@ -8,10 +8,13 @@ import pytest
 from support import make
 from support.pages import evaluation
 
+import hpcml
+from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.reporting.facts import find_data, read_facts
-from hpcml.reporting.gather import invert_sigmoids
+from hpcml.reporting.gather import gather, invert_sigmoids
 from hpcml.reporting.statistics import common_labels, compare_measures, learning_curve, list_measures, list_row_measures
 
 NAMES = [f"label {k}" for k in range(300)]
@@ -66,6 +69,17 @@ def test_sigmoids_are_turned_round(tmp_path):
         np.testing.assert_allclose(1 / (1 + np.exp(-slope * scores_of(label, p) - offset)), p)
     below = 1 / (1 + np.exp(-0.4)) >= p
     assert scores_of(2, p).tolist() == np.where(below, -np.inf, np.inf).tolist()
+
+
+def test_status_is_that_of_the_evaluated_labels(tmp_path):
+    X, Y = make.random_data(1, 60, 9, 3)
+    hpcml.train("dual", make.dataset(tmp_path / "all.h5", X, Y), tmp_path / "run")
+    with h5py.File(tmp_path / "run" / "model.h5", "r+") as file:
+        names = file["label_names"].asstr()[1:]
+        file["labels/status"][:] = [0, 2, 2]
+    some = make.dataset(tmp_path / "some.h5", X, Y[:, 1:], label_names=names)
+    report = gather(mpi.self_comm(), tmp_path / "run", some, "all", Log(0), None, False)
+    assert report.status == ["step limit"] * 2
 
 
 def start(**more):
