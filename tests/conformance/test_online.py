@@ -19,8 +19,7 @@ from hpcml.data.shard import read_slab
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.log import Log
-from hpcml.methods.online.kernels import CLOCK, NORM2, POSITIVES, SCALE, SHRINK, UNIT, UPDATES
-from hpcml.methods.online.kernels import _rescale as rescale
+from hpcml.methods.online.kernels import CLOCK, NORM2, POSITIVES, SCALE, SHRINK, UNIT, UPDATES, _rescale
 from hpcml.methods.online.options import LEARNERS
 from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
@@ -337,5 +336,5 @@ def test_rescaling_keeps_the_direction_of_the_average():
     lanes, weights = np.zeros((5, 1)), np.array([[1.0, 2.0], [3.0, 5.0]])
     lanes[[CLOCK, SCALE, NORM2, UNIT], 0] = 6.0, 4.0, 1e101, 1.0
     before = lanes[CLOCK, 0] * weights[:, 0] - weights[:, 1]
-    rescale(lanes, 0, weights, 0.0, True)
+    _rescale(lanes, 0, weights, 0.0, True)
     assert (lanes[CLOCK, 0] * weights[:, 0] - weights[:, 1]).tolist() == (SHRINK * before).tolist()
