@@ -157,9 +157,9 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
         if total["X"] == 0:
             task.log(f"warning: {task.input_name}: no row has any feature, so nothing can be trained or predicted")
         for separator in ";|" if options.label_separator is None and options.labels else "":
-            if names := [name for name in part.labels["Y"] if separator in name]:
+            if compound := [name for name in names if separator in name]:
                 task.log(
-                    f"warning: {plural(len(names), 'label')} such as {named(names[0])!r} may be several labels separated by "
+                    f"warning: {plural(len(compound), 'label')} such as {named(compound[0])!r} may be several labels separated by "
                     f"{separator!r}; if so, use --label-separator '{separator}'"
                 )
                 break
