@@ -28,11 +28,11 @@ HPCML_PARTS=$(python tests/support/parts.py run $all)
 export HPCML_PARTS
 # the tests of tests/mpi that divide ranks into groups of two, arrange them in a torus, or send messages to neighbours; for all other
 # tests 2 and 4 ranks do not differ from 3
-GROUPS_OF_RANKS=(test_{collectives,memory,messages,node_rows,psbml}.py test_dual_ranks.py::test_groups_of_two_that_share_the_rows
+GROUPS_OF_RANKS=(test_{collectives,memory,messages,rows_ranks,psbml}.py
   test_methods_ranks.py::test_ranks_that_share_the_rows)
 # the tests with the lowest versions: readers, converters, writers and estimators; `hpcml check --bits` runs all methods
-LOWEST_VERSIONS=(tests/unit/{conversion/test_{formats,split},data/test_shard,files/test_open_elsewhere,model/test_skops_file}.py
-  tests/conformance/test_estimators.py::test_{classes,label_sets_where_they_can_be_learnt})
+LOWEST_VERSIONS=(tests/unit/{conversion/test_{formats,row_keys},data/test_shard,files/test_open_elsewhere,model/test_skops_file}.py
+  tests/conformance/test_estimators.py::test_{classes,label_sets})
 scratch=$(mktemp -d)
 in_memory=$scratch  # tests of many ranks would wait for a disk
 export HPCML_LEFT_OUT=$scratch/left_out

@@ -180,7 +180,7 @@ class Evaluation(LabelMeasures, ReportedResult):
             quality = f"Brier score {self.micro['brier']:.4g}, ECE {self.micro['ece']:.4g}; " if self.calibration else ""
             yield f"probabilities: {quality}{self.probabilities}"
         unknown = f"{plural(self.n_not_in_model, 'label')} of these rows unknown to the model; their "
-        unknown += f"{plural(self.n_missed, 'occurrence')} count as missed in micro, per row and nDCG"
+        unknown += f"{plural(self.n_missed, 'occurrence')} count as missed"
         unused = f"{plural(self.n_unused, 'row')} of the data in no split" + (", evaluated, too" if self.split == "all" else "")
         n_excluded, n_absent = self.n_without_positives, len(self.not_in_data)
         counts = {

@@ -74,7 +74,7 @@ def test_unknown_labels_count_as_missed(standing, tmp_path):
 
     page = tmp_path / "page.html"
     done(standing(1, "report", run, "--data", data, "-o", page))
-    assert f"their {n} occurrences count as missed" in page.read_text()
+    assert f"whose {n} occurrences count as missed" in page.read_text()
 
 
 def test_new_and_renamed_labels_are_trained(standing, tmp_path):

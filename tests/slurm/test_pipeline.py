@@ -78,7 +78,9 @@ def test_from_texts_to_answers(slurm, texts, local, tmp_path):
         slurm.until(job, lambda: slurm.states(job) != ["RUNNING"], "end of a start")
     assert (tmp_path / "docs.h5").read_bytes() == (local / "docs.h5").read_bytes()
     assert slurm.end_of(job) == [0], slurm.printed(job)
-    counts = [int(number) for number in re.findall(r"resuming the choice: (\d+) of 200 labels known", slurm.printed(job))]
+    counts = [
+        int(number) for number in re.findall(r"resuming the choice of settings: (\d+) of 200 labels done", slurm.printed(job))
+    ]
     assert len(counts) == 2 and 0 < counts[0] < counts[1]
     for name in ("run/model.h5", "run/choice.csv"):
         assert (tmp_path / name).read_bytes() == (local / name).read_bytes()

@@ -41,7 +41,7 @@ def at_zero(objective: Objective, n_labels: int) -> Callable[[], None]:
     panels = [Panel(objective, width) for width in panel_widths(n_labels, "single")]
     label = int(objective.rows.n_positive.argmax())  # which one does not matter to the kernel
     for k in range(n_labels):
-        panels[k // panels[0].width].enter(k % panels[0].width, label)
+        panels[k // panels[0].width].assign(k % panels[0].width, label)
     return lambda: objective.evaluate(panels)
 
 
