@@ -103,7 +103,7 @@ def test_each_rank_has_one_thread_whatever_the_user_sets(mpirun):
         "import sys, threadpoolctl\nfrom hpcml.__main__ import main\nsys.argv = ['hpcml', 'evaluate', 'none.h5', 'none.h5']\n"
         "try:\n    main()\nfinally:\n    import numba, scipy.linalg, sklearn.utils\n"
         "    threads = {each['num_threads'] for each in threadpoolctl.threadpool_info()} | {numba.config.NUMBA_NUM_THREADS}\n"
-        "    print('THREADS', threads, file=sys.stderr, flush=True)"
+        "    sys.stderr.write(f'THREADS {threads}\\n')"
     )
     result = mpirun(2, program=("-c", program), env=dict.fromkeys(THREADS, "2"))
     assert result.stderr.count("THREADS {1}") == 2, result.stderr
@@ -154,7 +154,7 @@ import os, sys
 from numba.core.caching import IndexDataCacheFile as File
 save = File.save
 def patched(self, *args):
-    print("COMPILED", os.environ["PMI_RANK"], self._index_name, file=sys.stderr, flush=True)
+    sys.stderr.write(f"COMPILED {os.environ['PMI_RANK']} {self._index_name}\n")
     save(self, *args)
 File.save = patched
 from hpcml.__main__ import main
@@ -227,7 +227,7 @@ def test_rank_that_aborts_prints_one_message_and_does_nothing_more(mpirun, error
         "    slow = f'sleep 1.5; kill -STOP {launcher}; sleep 2; kill -CONT {launcher}'\n"
         "    subprocess.Popen(['sh', '-c', slow], start_new_session=True)\n"
         f"    sys.excepthook(type({error}), {error}, None)\n"
-        "print('MORE', comm.rank, file=sys.stderr, flush=True)\n"
+        "sys.stderr.write(f'MORE {comm.rank}\\n')\n"
         "time.sleep(300)"
     )
     result = mpirun(2, program=("-c", program))
