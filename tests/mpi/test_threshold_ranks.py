@@ -42,8 +42,8 @@ def make_files(comm, folder, n_rows, ties=True, poison=False):
     [("label", "search"), ("label", "shrink"), ("micro", "half"), ("micro", "search"), ("instance", "search")],
 )
 def test_thresholds(comm, mpi_tmp_path, monkeypatch, measure, method, ties, n_rows):
-    monkeypatch.setattr(instance_search, "EDGES", 3)
     monkeypatch.setattr(instance_search, "PAIRS", 40)
+    monkeypatch.setattr(instance_search, "PAIRS_PER_ROW", 0)
     data, model = make_files(comm, mpi_tmp_path, n_rows, ties)
     alone, together = mpi_tmp_path / "alone.h5", mpi_tmp_path / "together.h5"
     with DataFile(data) as dataset:

@@ -53,13 +53,13 @@ def stored(case, measure="micro", split="all", output=None, force=False, **optio
 
 @pytest.mark.parametrize("measure", ["micro", "instance", "label"])
 @settings(max_examples=8, deadline=None)
-@given(seed=st.integers(0, 10**6), ties=st.booleans(), edges=st.integers(1, 5), pairs=st.sampled_from([0, 7, 10**6]))
-def test_no_threshold_is_better(tmp_path_factory, measure, seed, ties, edges, pairs):
+@given(seed=st.integers(0, 10**6), ties=st.booleans(), pairs=st.sampled_from([0, 7, 10**6]))
+def test_no_threshold_is_better(tmp_path_factory, measure, seed, ties, pairs):
     case = files(tmp_path_factory.mktemp("case"), seed, ties)
     _, _, scores, truth = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(instance_search, "EDGES", edges)
         patch.setattr(instance_search, "PAIRS", pairs)
+        patch.setattr(instance_search, "PAIRS_PER_ROW", 0)
         patch.setattr(scoring, "MAX_LANES", 3)
         patch.setattr(scoring, "SCORE_BYTES", 200)
         result = found(case, measure, chance=1.0)
