@@ -117,7 +117,7 @@ def compact_rows(
         raise DataError("there are no rows to train on; choose another --split")
     warm_up(comm, shard)
     features = feature_values(comm, shard, check_stop)
-    columns, sizes, squares = _columns(comm, shard, features.counts, check_stop, fold)
+    columns, sizes, squares = map_columns(comm, shard, features.counts, check_stop, fold)
     # Norms of the rows.
     norms, weights = np.sqrt(squares), shard.weights
     max_norm = mpi.allreduce_max(comm, float(norms.max(initial=0.0)))
@@ -169,7 +169,7 @@ def compact_rows(
     return rows, columns
 
 
-def feature_values(comm: mpi.Comm, shard: Shard, check_stop: StopCheck) -> FeatureValues:
+def feature_values(comm: mpi.Comm, shard: Shard, check_stop: StopCheck = no_stop_check) -> FeatureValues:
     with mpi.agreed(comm, "making room for the features"):
         largest, counts = np.zeros(shard.n_features, np.float32), np.zeros(shard.n_features, np.int32)
         smallest = np.full(1, np.inf, np.float32)
@@ -178,8 +178,8 @@ def feature_values(comm: mpi.Comm, shard: Shard, check_stop: StopCheck) -> Featu
     return FeatureValues(mpi.allreduce_maxima(comm, largest), mpi.allreduce_sum(comm, counts), float(smallest[0]))
 
 
-def _columns(
-    comm: mpi.Comm, shard: Shard, counts: np.ndarray, check_stop: StopCheck, fold: bool
+def map_columns(
+    comm: mpi.Comm, shard: Shard, counts: np.ndarray, check_stop: StopCheck = no_stop_check, fold: bool = True
 ) -> tuple[ColumnMap, np.ndarray, np.ndarray]:
     shared = np.flatnonzero(counts > (1 if fold else 0))
     rarity = 32 - np.frexp(counts[shared].astype(np.float64))[1].astype(np.uint8)  # frequency class: powers of two

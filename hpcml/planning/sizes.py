@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from hpcml import mpi, slices
+from hpcml import mpi
+from hpcml.data.compact import feature_values, map_columns
 from hpcml.data.dataset import DataFile, split_or_all
 from hpcml.data.labels import choose_labels, count_positives
 from hpcml.data.shard import load_shard
 from hpcml.errors import OptionError
-from hpcml.kernels import rows as kernels
 
 EXPONENT, SHIFT = 1.14, 8.0  # law of words: the share of word j is proportional to (j + 8)^-1.14
 LABEL_EXPONENT, LABEL_SHIFT, TOP_SHARE = 1.2, 4.0, 0.3  # law of labels, and the share of rows with the most frequent label
@@ -51,29 +51,17 @@ def read_sizes(comm: mpi.Comm, path: Path, options: Any) -> Sizes:
         shard = load_shard(comm, dataset, options.split or split_or_all(dataset, "train"))
         positive = count_positives(comm, shard)
         labels, _ = choose_labels(comm, dataset, options, positive)
-        with mpi.agreed(comm, "allocating the features"):
-            largest, counts = np.zeros(shard.n_features, np.float32), np.zeros(shard.n_features, np.int32)
-            smallest, n_with_own = np.full(1, np.inf, np.float32), 0
-        parts = list(slices.row_slices(shard.n_local, shard.indices.size))
-        for part in parts:
-            kernels.column_extremes(shard.indptr, shard.indices, shard.data, shard.rows[part], largest, counts, smallest)
-        mpi.allreduce_sum(comm, counts)
-        column_of = np.where(counts > 1, 0, np.where(counts == 1, kernels.FOLDED, kernels.ABSENT)).astype(np.int32)
-        for part in parts:  # count rows with a feature of a single row: each needs a column
-            sizes, squares, folded = np.zeros(part.stop - part.start, np.int64), *np.zeros((2, part.stop - part.start))
-            kernels.row_sizes(shard.indptr, shard.indices, shard.data, shard.rows[part], column_of, sizes, squares, folded)
-            n_with_own += int(np.count_nonzero(folded))
-        n_values = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
-        n_values, n_with_own = mpi.allreduce_sum(comm, np.array([n_values, n_with_own])).tolist()
+        counts = feature_values(comm, shard).counts
+        columns, *_ = map_columns(comm, shard, counts)
+        n_values = int(mpi.allreduce_sum(comm, (shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum(keepdims=True))[0])
         with mpi.agreed(comm, f"reading {path}"):
             dataset.check_unchanged()
-        used, single = int(np.count_nonzero(counts)), int(np.count_nonzero(counts == 1))
         return Sizes(
             n_rows=shard.n_global,
             n_features=dataset.n_features,
             n_values=n_values,
-            n_columns=used - single + n_with_own,
-            n_used=used,
+            n_columns=columns.n_shared + columns.n_folds,
+            n_used=int(np.count_nonzero(counts)),
             n_positive=positive[labels],
             n_pairs=int(positive.sum()),
         )
