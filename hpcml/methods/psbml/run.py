@@ -251,23 +251,18 @@ class TorusRun(Job):
         whole["origin"] = np.frombuffer(self.problem.origin, dtype=np.uint8)[None]
         slabs = {name: Slab(values.shape, values.dtype.str) for name, values in whole.items()}
         slabs |= {"places": Slab((n_nodes, width), "<i8"), "fitness": Slab((n_nodes, width), "<f8")}
-        for state, parts in states.items():
-            if parts:
-                slabs[f"{state}_places"] = Slab((len(parts) * n_nodes, width), "<i8")
-                slabs[f"{state}_weights"] = Slab((len(parts) * n_nodes, width), "<f4")
+        slabs |= {state: Slab((len(parts) * n_nodes, 2 * width), "<i8") for state, parts in states.items() if parts}
 
         def fill(out: CheckpointWriter) -> None:
-            def write(name: str, row: int, values: np.ndarray, filler: float) -> None:
-                out.write_row(name, row, np.concatenate([values, np.full(width - values.size, filler)]))
+            def write(name: str, row: int, values: np.ndarray, filler: float = -1) -> None:
+                out.write_row(name, row, np.append(values, np.full(slabs[name].shape[1] - values.size, filler, values.dtype)))
 
             for node, slots in self.slots.items():
-                write("places", node, slots, -1)
+                write("places", node, slots)
                 write("fitness", node, self.fitness[node], np.nan)
             for state, number, entries in ((state, *each) for state, parts in states.items() for each in enumerate(parts)):
                 for node in np.unique(entries["node"]).tolist() if entries is not None else ():
-                    own = entries[entries["node"] == node]
-                    write(f"{state}_places", number * n_nodes + node, own["position"], -1)
-                    write(f"{state}_weights", number * n_nodes + node, own["weight"], 0)
+                    write(state, number * n_nodes + node, entries[entries["node"] == node].view("<i8"))
             for name, values in whole.items() if self.comm.rank == 0 else ():
                 out.write_rows(name, 0, values)
 
@@ -285,14 +280,8 @@ class TorusRun(Job):
                 raise DataError("this run was started on other data; resume with the same file")
 
             def read(state: str, number: int, nodes: Sequence[int]) -> np.ndarray:
-                parts = [np.empty(0, dtype=ENTRY)]
-                for node in nodes:
-                    positions = file[f"{state}_places"][number * n_nodes + node]
-                    part = np.empty(int(np.count_nonzero(positions >= 0)), dtype=ENTRY)
-                    part["position"], part["node"] = positions[: part.size], node
-                    part["weight"] = file[f"{state}_weights"][number * n_nodes + node, : part.size]
-                    parts.append(part)
-                return np.concatenate(parts)
+                rows = [file[state][number * n_nodes + node].view(ENTRY) for node in nodes]
+                return np.concatenate([np.empty(0, dtype=ENTRY), *(part[part["position"] >= 0] for part in rows)])
 
             self.driver.before, self.cycles = float(file["elapsed"][0, 0]), file["cycles"][0]
             for node, slots in self.slots.items():
