@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,7 @@ from hpcml.log import Log, plural
 from hpcml.methods.linear.layout import plan_streaming
 from hpcml.methods.linear.load import load
 from hpcml.methods.linear.panels import PanelSolver
-from hpcml.methods.linear.solver import History, SparseWeightsOf, Turns, warm_up
+from hpcml.methods.linear.solver import SparseWeightsOf, warm_up
 from hpcml.methods.registry import Method, train
 from hpcml.model.linear import mask_kept_weights
 from hpcml.mpi.memory import peak_mib
@@ -66,27 +66,6 @@ def _peak_bytes(comm: mpi.Comm) -> int:
     return int(mpi.allreduce_max(comm, peak_mib()) * 2**20)
 
 
-class _LabelBlock:
-    """The time of training a block of labels, including the copy of weights and the history as text, as for a run folder."""
-
-    def __init__(self, turns: Turns, drop: float | None, history: History, one_by_one: bool, clock: Callable[[], float]) -> None:
-        """Train all labels, or a few if they are trained one by one. `drop`: as the option of that name."""
-        self.steps, self.n_weights, self.turns = list[int](), 0, 0
-        began = clock()
-        with closing(turns):
-            for finished in turns:
-                self.turns += 1
-                for label in finished:
-                    w = label.w.values if isinstance(label.w, SparseWeightsOf) else np.ascontiguousarray(label.w)
-                    self.n_weights += w.size if drop is None else int(np.count_nonzero(mask_kept_weights(w, drop)))
-                    self.steps.append(label.steps)
-                    for step in label.history:
-                        history.line(step)
-                if one_by_one and len(self.steps) >= MIN_LABELS and clock() - began > SECONDS:
-                    break
-        self.seconds, self.n_done = clock() - began, len(self.steps)
-
-
 def _train_some_labels(
     session: Session, entry: Method, data: Path, options: Any, needs: Requirements, cluster: Cluster
 ) -> Measured:
@@ -118,18 +97,30 @@ def _train_some_labels(
         sample = f"{plural(sum(map(len, blocks)), 'label')} of {labels.size:,}"
         session.log(f"training {sample} to measure the time")
         points, tail = [], 0.0  # by block: positive rows, seconds and weights per label
-        clock, history = time.perf_counter if any(streamed) else time.process_time, method.history
+        clock = time.perf_counter if any(streamed) else time.process_time
         for block in blocks:
-            with mpi.groups_agreed(comm):
-                done = _LabelBlock(solver.solve(block.tolist(), NEVER), options.drop, history, solver.one_by_one, clock)
-            each = done.seconds / done.n_done
+            steps, n_weights, n_turns, started = list[int](), 0, 0, clock()
+            with mpi.groups_agreed(comm), closing(solver.solve(block.tolist(), NEVER)) as turns:
+                for finished in turns:
+                    n_turns += 1
+                    for label in finished:  # with the copy of weights and the history as text, as for a run folder
+                        w = label.w.values if isinstance(label.w, SparseWeightsOf) else np.ascontiguousarray(label.w)
+                        kept = w if options.drop is None else w[mask_kept_weights(w, options.drop)]
+                        n_weights += kept.size
+                        steps.append(label.steps)
+                        for step in label.history:
+                            method.history.line(step)
+                    if solver.one_by_one and len(steps) >= MIN_LABELS and clock() - started > SECONDS:
+                        break
+            seconds_of_block, n_done = clock() - started, len(steps)
+            each = seconds_of_block / n_done
             if refilled:  # the last labels leave lanes empty, once per training
-                each = float(np.mean(done.steps)) / n_lanes * done.seconds / done.turns
-                tail = max(0.0, done.seconds - done.n_done * each)
-            mean_positive = float(n_positive[block[: done.n_done]].mean())
-            points.append((mean_positive, mpi.allreduce_max(comm, each), done.n_weights / done.n_done))
+                each = float(np.mean(steps)) / n_lanes * seconds_of_block / n_turns
+                tail = max(0.0, seconds_of_block - n_done * each)
+            points.append((float(n_positive[block[:n_done]].mean()), mpi.allreduce_max(comm, each), n_weights / n_done))
         tail, shared = mpi.allreduce_max(comm, tail), shards / needs.shards
-        seconds, weights = _interpolate(points, n_positive[labels])
+        x, *values = np.array(sorted(points)).T if points else np.ones((3, 1))
+        seconds, weights = (np.interp(np.log(n_positive[labels]), np.log(x), y) for y in values)
         dealt = np.zeros(-(-labels.size // needs.n_groups) * needs.n_groups)
         dealt[: labels.size] = seconds  # dealt in turn, the most frequent labels first
         busy = float(dealt.reshape(-1, needs.n_groups).sum(axis=0).max()) if labels.size else 0.0
@@ -158,11 +149,6 @@ def _choose_blocks(labels: np.ndarray, n_lanes: int, refilled: bool) -> Iterator
     else:
         first_labels = (np.linspace(0, 1, BLOCKS) ** SKEW * (labels.size - n_lanes)).astype(int)
         yield from (labels[first : first + n_lanes] for first in np.maximum(first_labels, np.arange(BLOCKS) * n_lanes).tolist())
-
-
-def _interpolate(points: list[tuple[float, float, float]], n_positive: np.ndarray) -> np.ndarray:
-    x, *values = np.array(sorted(points)).T if points else np.ones((3, 1))
-    return np.stack([np.interp(np.log(n_positive), np.log(x), y) for y in values])
 
 
 def _train_first_rows(

@@ -114,17 +114,14 @@ def _write(weights: SeenFeatures, features: np.ndarray, temporary: Path, output:
                 file.create_dataset(name, data=tables[name].astype(part.dtype) if name in tables else part[()])
             else:
                 is_state = name.startswith("state/") and name not in PER_LABEL and part.ndim == 2 and part.shape[1] == width
-                _copy(file, name, map_dataset(path, part), W_columns if name == "W" else in_state if is_state else None)
+                kept = W_columns if name == "W" else in_state if is_state else None  # columns; None: all
+                values = map_dataset(path, part)
+                data = file.create_dataset(name, values.shape if kept is None else (len(values), kept.size), values.dtype)
+                step = max(1, COPIED // max(1, values[:1].size))
+                for first in range(0, len(values), step):
+                    rows = values[first : first + step]
+                    data[first : first + step] = rows if kept is None else rows[:, kept]
             file[name].attrs.update(attributes(part))
-
-
-def _copy(file: h5py.File, name: str, values: np.ndarray, columns: np.ndarray | None) -> None:
-    shape = values.shape if columns is None else (values.shape[0], columns.size)
-    data = file.create_dataset(name, shape, values.dtype)
-    step = max(1, COPIED // max(1, int(np.prod(values.shape[1:], dtype=np.int64))))
-    for first in range(0, values.shape[0], step):
-        rows = values[first : first + step]
-        data[first : first + step] = rows if columns is None else rows[:, columns]
 
 
 def _reduced_rows(shard: Shard, features: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
