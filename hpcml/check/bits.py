@@ -10,8 +10,6 @@ skops in a saved classifier, and the group `input` of a model, which repeats the
 a version or a path.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """`hpcml check`: whether launcher, nodes and file system can run a training. Prints one sentence per check."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

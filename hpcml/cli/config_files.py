@@ -1,7 +1,5 @@
 """The TOML files of `--config`. They are checked before the command line is parsed."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from dataclasses import fields

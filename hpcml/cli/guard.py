@@ -8,8 +8,6 @@ The main thread may be importing a module from a disk that does not answer, and 
 therefore import nothing, and must not use an encoding that is not loaded yet.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal
@@ -17,6 +15,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from hpcml import signals
 from hpcml.errors import EXIT_RESUMABLE
@@ -57,7 +56,7 @@ class Guard:
         self._ends = threading.Lock()  # held by the thread that ends the process
         self._code = 0
 
-    def start(self) -> Guard:
+    def start(self) -> Self:
         """Start the thread. Call from the main thread."""
         self._woken, wakes = os.pipe()
         os.set_blocking(wakes, False)

@@ -1,11 +1,10 @@
 """The methods that can be cross-validated: classifiers of one label, created from a seed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 from hpcml.errors import ConfigError, DataError, OptionError, nearest
 from hpcml.methods.registry import METHODS
@@ -30,7 +29,7 @@ class CvMethod:
 
         return bool(get_tags(self.learner.make(0)).input_tags.positive_only)
 
-    def without_intercept(self) -> CvMethod:
+    def without_intercept(self) -> Self:
         options = (*self.learner.options, ("fit_intercept", False))
         return replace(self, learner=replace(self.learner, options=options)) if self.intercept else self
 

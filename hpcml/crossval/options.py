@@ -1,7 +1,5 @@
 """The options of `hpcml cv`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

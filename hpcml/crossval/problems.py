@@ -1,7 +1,5 @@
 """The problems of a cross-validation: labels of dataset files, and their rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

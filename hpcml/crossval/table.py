@@ -1,7 +1,5 @@
 """The result of a cross-validation: means, standard errors, significance and ranks, printed and as CSV."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

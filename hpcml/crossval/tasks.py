@@ -4,8 +4,6 @@ A task does not depend on the rank that runs it, so the result is the same on an
 the seed and the key of the row or its group, so it does not depend on the order of the rows.
 """
 
-from __future__ import annotations
-
 import math
 import time
 import warnings

@@ -3,8 +3,6 @@
 C. Elkan, *Extreme multilabel learning* (2015), reports the mass (sum of squares) of the weights that are not shown.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

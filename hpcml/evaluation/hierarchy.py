@@ -5,8 +5,6 @@ Data Mining and Knowledge Discovery 29 (2015). docs/lookup/measures.md has the d
 result depends on the sets of labels and their identifiers only, not on the order of labels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence, Set
 from itertools import count
 

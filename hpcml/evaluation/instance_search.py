@@ -10,10 +10,8 @@ F1 of a row is rounded to a multiple of 2^−k, with k = 52 for up to 1,023 rows
 whole numbers, the same on any number of ranks, and means are compared exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -30,7 +28,7 @@ class Mean(NamedTuple):
     total: int
     n: int
 
-    def exceeds(self, other: Mean) -> bool:
+    def exceeds(self, other: Self) -> bool:
         """Return whether this mean is larger; x/0 is larger than any other mean, 0/0 than none."""
         return self.total * other.n > other.total * self.n if self.n else self.total > 0
 

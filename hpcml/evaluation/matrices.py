@@ -1,7 +1,5 @@
 """The measures of `evaluate` for a matrix of scores."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

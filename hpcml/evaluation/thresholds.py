@@ -21,8 +21,6 @@ of training rows; not with fewer than FEWEST true or expected labels. There is n
 not show an unsuitable λ; training reports a default that is often too large.
 """
 
-from __future__ import annotations
-
 import math
 import shlex
 import shutil
@@ -30,7 +28,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -89,7 +87,7 @@ class ThresholdSearch:
     min_positives: int | None = None
     chance: float | None = None
 
-    def checked(self, model: Trained) -> ThresholdSearch:
+    def checked(self, model: Trained) -> Self:
         named = [name for name in ("min_positives", "chance") if getattr(self, name) is not None]
         if self.method == "shrink" and named:
             raise OptionError(named[0], getattr(self, named[0]), "applies to --method search and half; remove it")

@@ -13,8 +13,6 @@ of b bands with 1 − (1 − s^r)^b: A. Broder, *On the resemblance and containm
 Ullman, *Mining of Massive Datasets*, chapter 3.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

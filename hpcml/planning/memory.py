@@ -1,7 +1,5 @@
 """Memory, disk and model size of a training, from the formulas that training itself uses."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

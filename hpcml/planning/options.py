@@ -1,7 +1,5 @@
 """The options of `hpcml plan`, without those of the method."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

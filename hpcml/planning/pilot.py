@@ -6,8 +6,6 @@ classes are trained twice, with fewer cycles or rounds. Times are CPU seconds, w
 rows are read from disk or scored on a GPU (wall time).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

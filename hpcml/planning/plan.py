@@ -1,7 +1,5 @@
 """`hpcml plan`: memory, disk and time of a training, and its command line."""
 
-from __future__ import annotations
-
 import math
 import shlex
 import time

@@ -5,8 +5,6 @@ job may requeue it in Slurm (`scontrol requeue`) and in LSF (`bsub -Q`). In PBS 
 command: there, the job submits its script again.
 """
 
-from __future__ import annotations
-
 SCHEDULERS = ("slurm", "pbs", "lsf", "flux")
 # Job option -> directive for each of SCHEDULERS, omitted without the option; `{…}` are fields of the job.
 DIRECTIVES = {

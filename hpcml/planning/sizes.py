@@ -1,7 +1,5 @@
 """The size of a training, from a dataset, or from numbers and statistical laws of words and labels."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

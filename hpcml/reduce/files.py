@@ -1,11 +1,10 @@
 """Write a dataset, or a Balanced Winnow model, with some of its features; the bytes do not depend on the number of ranks."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import h5py
 import numpy as np
@@ -50,7 +49,7 @@ class SeenFeatures:
     negative: np.ndarray  # v
 
     @classmethod
-    def read(cls, path: Path) -> SeenFeatures:
+    def read(cls, path: Path) -> Self:
         path = model_file(path)
         model = Model(path)
         if model.sparse:

@@ -1,7 +1,5 @@
 """Remove small weights from a linear model: the loss of quality, and the sparse file (`hpcml prune`)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext

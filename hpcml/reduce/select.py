@@ -6,8 +6,6 @@ A feature is present in a row if its value is not 0. Counts are integers, summed
 counts alone, so its bits do not depend on the number of ranks.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

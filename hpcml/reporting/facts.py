@@ -1,7 +1,5 @@
 """Facts from the files of a run: options, versions, times and memory."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Evaluation of the runs of a report, and the content of its page."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path

@@ -4,8 +4,6 @@ Names of labels, words and rows are untrusted. Jinja and the table library escap
 and the page's policy allows no script but its own, by digest.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

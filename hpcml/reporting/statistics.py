@@ -1,7 +1,5 @@
 """Measures with confidence intervals, differences between runs, and learning curves over labels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

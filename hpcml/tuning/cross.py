@@ -4,8 +4,6 @@ The labels are distributed over the ranks, each of which has all rows. A rank ta
 the scores of one batch only.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence

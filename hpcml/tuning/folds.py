@@ -4,8 +4,6 @@ The rows are copied once, fold after fold, and then all folds except two again. 
 contiguous, so they need no further copy. K folds take (2K − 2)/K times the memory of the rows, once per node.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ label with n′ positive rows is therefore (n′ · own + τ · mean) / (n′ + 
 Reuters and the docstrings and evaluated on other collections.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product

@@ -5,8 +5,6 @@ settings also determine each label's threshold, and the sigmoid that turns its s
 (`hpcml.evaluation.decision`).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace

@@ -14,8 +14,6 @@ of the weights of a row's features; absent features do not contribute. The secon
 trained by sequential minimal optimisation (libsvm in scikit-learn).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Passes of dual coordinate ascent for one label, row by row."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

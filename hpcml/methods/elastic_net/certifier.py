@@ -8,8 +8,6 @@ The bound on the minimum is the dual objective at −s ℓ′, where the optimal
 so that no feature's gradient exceeds Λ₁; for Λ₂ > 0 the bound with s = 1 and the conjugate of the penalty is also computed.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple, Self, cast

@@ -4,8 +4,6 @@ Touched rows have slots: positive rows first (y = +1), then others (y = −1); `
 rows have y = −1 and margin b. A local matrix holds, column by column, slots and values of the touched rows in the working set.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

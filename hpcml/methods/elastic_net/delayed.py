@@ -8,8 +8,6 @@ The order of rows is keyed by the seed and the pass, and lanes are independent, 
 and the seed. The final weights are certified like those of the exact solver.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

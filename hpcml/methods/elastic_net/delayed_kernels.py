@@ -7,8 +7,6 @@ With one rate for all columns, `seen` (n_columns × 2) holds 1/Φ and B of the s
 table look-up. With AdaGrad, `psi` holds this step. Sums and slopes have the type of w.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -11,8 +11,6 @@ Newton steps if these do not suffice.
 A label's result depends on the label and the rows; the bits are the same on any number of ranks.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

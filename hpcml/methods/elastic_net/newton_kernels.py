@@ -4,8 +4,6 @@ Slots, margins and losses are as in `certifier_kernels`. A local matrix is used 
 the working set.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from hpcml.kernels import njit

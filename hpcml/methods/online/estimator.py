@@ -1,10 +1,8 @@
 """The single-pass learners as a scikit-learn classifier."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import fields
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -82,7 +80,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         tags.classifier_tags.poor_score = self.method not in ("perceptron", "pa")  # after one pass over few dense rows
         return tags
 
-    def fit(self, X: Any, y: Any) -> OnlineClassifier:
+    def fit(self, X: Any, y: Any) -> Self:
         """Train on rows, starting anew.
 
         Parameters
@@ -115,7 +113,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         order = check_random_state(self.random_state).permutation(X.shape[0]) if self.shuffle else np.arange(X.shape[0])
         return self._learn(X, labels, order)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> OnlineClassifier:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Continue the pass with more rows.
 
         Parameters
@@ -211,7 +209,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         self._state = LearnerState(options, self.method, labels.n_labels, n_features)
         self._order, self._warned = RowOrder(self._state.lane_of, labels.n_labels), set[str]()
 
-    def _learn(self, X: sp.csr_matrix, labels: LabelSets, order: np.ndarray) -> OnlineClassifier:
+    def _learn(self, X: sp.csr_matrix, labels: LabelSets, order: np.ndarray) -> Self:
         """Learn from the rows in this order; warn once about the row order and about weights at the lower bound."""
         shard = shard_of(X, labels, 0, X.shape[0])
         self._state.learn(shard, order)

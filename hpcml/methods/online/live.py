@@ -1,7 +1,5 @@
 """Feature selection by importance, and a bounded set of live features for online selection (Carvalho & Cohen 2006, section 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

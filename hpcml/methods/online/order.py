@@ -5,8 +5,6 @@ generated rows with 10 to 50 % wrong labels, a quarter or more of the weights of
 labels 1 to 3 %, on texts at most 2 %.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

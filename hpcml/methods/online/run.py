@@ -1,7 +1,5 @@
 """A pass from its first row to its last: progressive error, checkpoints, signals, time limit; and its costs for `hpcml plan`."""
 
-from __future__ import annotations
-
 import time
 import zlib
 from collections.abc import Generator, Iterator, Sequence

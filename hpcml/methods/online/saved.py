@@ -1,7 +1,5 @@
 """Writing models whose pass can be continued, and reading them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import h5py

@@ -1,7 +1,5 @@
 """The rows of a pass, piece by piece: the split of a dataset, or an svmlight stream."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """The weights and counters of single-pass learners during their pass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

@@ -12,8 +12,6 @@ cycle, and neighbours that reach the same cycle later draw from them; otherwise 
 early.
 """
 
-from __future__ import annotations
-
 import time
 from functools import partial
 

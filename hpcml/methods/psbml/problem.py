@@ -1,7 +1,5 @@
 """The training problem of one rank of the torus, and the rows that the rank has received."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@ Assessments do not affect the cycles or each other. They are therefore done in b
 from the file. The best cycle so far is kept.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable, Generator, Sequence

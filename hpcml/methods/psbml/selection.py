@@ -1,7 +1,5 @@
 """Fitness, weights and replacement (Kamath et al. 2018), by global row numbers: results do not depend on the ranks."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

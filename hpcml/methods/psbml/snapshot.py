@@ -1,11 +1,9 @@
 """The rows of the grid after a cycle, the measures of a cycle, and the best cycle so far."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -25,7 +23,7 @@ class CycleFacts(NamedTuple):
     seconds: float = 0.0
 
     @classmethod
-    def merge(cls, of_ranks: list[list[CycleFacts]]) -> list[CycleFacts]:
+    def merge(cls, of_ranks: list[list[Self]]) -> list[Self]:
         merge: tuple[Callable[[Any], float], ...] = (min, max, sum, max)
         cycles = zip(*of_ranks, strict=True)
         return [cls(*(how(values) for how, values in zip(merge, zip(*facts, strict=True), strict=True))) for facts in cycles]

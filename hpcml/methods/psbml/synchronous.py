@@ -5,8 +5,6 @@ received), the confidences of the local classifiers on the other's rows, and the
 over the whole grid.
 """
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The torus: neighbours of nodes, and the distribution of nodes over ranks, which is the same on every rank."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

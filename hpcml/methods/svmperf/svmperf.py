@@ -13,8 +13,6 @@ R(w) ≤ ξ₁₀₀ + ε, that is R(w) − ξ(w) ≤ ε/100 (the article's own 
 in units of f.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
