@@ -104,8 +104,6 @@ def parse(tokens: list[str]) -> Any:
             option = error.keyword or error.argument.name
             raise ConfigError(f"{option}: missing, but required; `{command_line} --help` describes it") from None
         if isinstance(error, cyclopts.UnknownOptionError) and "?" not in text:
-            if name == "predict" and {"--labels", "--probabilities"} & set(tokens):
-                text += " predict writes labels above their thresholds by default; see --all-scores and --top."
             text += f" `{command_line} --help` lists the options."
         raise ConfigError(text) from None
     except OverflowError:

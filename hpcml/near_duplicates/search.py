@@ -27,7 +27,7 @@ from scipy.sparse.csgraph import connected_components
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile, read_feature_names
-from hpcml.data.shard import Shard, load_shard
+from hpcml.data.shard import Shard, load_shard, rows_of
 from hpcml.errors import DataError, OptionError
 from hpcml.files.report import ReportedResult, cell, nan_to_none, plain, select_attributes
 from hpcml.files.table import table, write_table
@@ -270,13 +270,12 @@ def measure_consistency(
         other_rows, positions = np.unique(pairs.other[piece], return_inverse=True)
         indptr, indices = rows.fetch(other_rows, shard.y_indptr, shard.y_indices)
         with mpi.agreed(comm, "comparing labels"):
-            sizes, one = _entries(shard.y_indptr, shard.y_indices, rows.local_rows(pairs.first[piece]), n_labels)
-            other_sizes, other = _entries(indptr, indices, positions, n_labels)
-            both = np.intersect1d(one, other)
-            for count, entries in ((counts[1], one), (counts[1], other), (counts[2], both)):
-                positions, labels = np.divmod(entries, max(1, n_labels))
-                count += np.bincount(labels[counted[piece][positions]], minlength=n_labels)
-            label_counts[:, piece] = sizes, other_sizes, np.bincount(both // max(1, n_labels), minlength=sizes.size)
+            one = _label_sets(shard.y_indptr, shard.y_indices, rows.local_rows(pairs.first[piece]), n_labels)
+            other = _label_sets(indptr, indices, positions, n_labels)
+            both = one.multiply(other).tocsr()
+            for count, sets in ((counts[1], one), (counts[1], other), (counts[2], both)):
+                count += np.bincount(sets[counted[piece]].indices, minlength=n_labels)
+            label_counts[:, piece] = [np.diff(sets.indptr) for sets in (one, other, both)]
     return Consistency(*mpi.allreduce_sum(comm, counts)), counted, label_counts
 
 
@@ -292,10 +291,8 @@ def _flag_best_pairs(rows: SharedRows, pairs: Pairs, usable: np.ndarray) -> np.n
     return routing.answer(best & is_usable).astype(bool)
 
 
-def _entries(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of labels of each row, and position · n_labels + label of each label."""
-    sizes, positions = entries_of(indptr, rows)
-    return sizes, np.repeat(np.arange(rows.size), sizes) * n_labels + indices[positions]
+def _label_sets(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, n_labels: int) -> sp.csr_matrix:
+    return rows_of((indptr, indices, np.broadcast_to(np.float32(1), indices.shape)), rows, n_labels, dense=False)
 
 
 @dataclass

@@ -70,7 +70,6 @@ def _make_inline(text: str, title: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r' id="[A-Za-z]+[\w.]*_\d+"', "", text)
     view = re.search(r'viewBox="[^"]*"', text)
-    assert view is not None
     start = f'<svg {view[0]} xmlns:xlink="http://www.w3.org/1999/xlink" role="img" aria-label="{escape(title)}">'
     text = start + text[text.index(">") + 1 :]
     text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)

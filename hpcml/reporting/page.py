@@ -55,7 +55,6 @@ def table_library() -> tuple[str, str]:
     if exported is None or "</script" in script.lower() or "</style" in style.lower():
         raise ConfigError("unsupported version of itables; reinstall with: pip install 'hpcml[report]'")
     default = re.search(r"([\w$]+)\s+as\s+default\b", exported[1])
-    assert default is not None
     return script.replace(exported[0], f"const library={default[1]};"), style
 
 

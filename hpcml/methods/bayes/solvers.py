@@ -177,7 +177,6 @@ class BayesSolver(Solver):
     def join_parts(self, parts: Sequence[Weights], numbers: Iterable[float]) -> SparseWeightsOf:
         """Return a label's row of the model: the parts one after the other, then the numbers of the rule."""
         combination = self.risk.combination
-        assert combination is not None
         width = combination.width
         rule = np.array(list(numbers), dtype=np.float64)
         columns = [part.columns + number * width for number, part in enumerate(parts)]
@@ -206,8 +205,6 @@ def fit_isotonic(scores: np.ndarray, has: np.ndarray, p: np.ndarray) -> tuple[np
 
 
 class BoostedSolver(BayesSolver):
-    options: BoostedBayesOptions
-
     def cost(self, positives: np.ndarray) -> float:
         return 2.0 * self.options.rounds * self.rows.data.size  # every round counts and scores all rows
 
@@ -256,8 +253,6 @@ class BoostedSolver(BayesSolver):
 class StagedSolver(BayesSolver):
     """Naive Bayes in stages; a later stage is empty if no negative row is hard."""
 
-    options: StagedBayesOptions | StagedSvmOptions
-
     def cost(self, positives: np.ndarray) -> float:
         return super().cost(positives) + self.rows.data.size  # the first stage scores all rows
 
@@ -286,8 +281,6 @@ class StagedSolver(BayesSolver):
 
 
 class StagedSvmSolver(StagedSolver):
-    options: StagedSvmOptions
-
     def __init__(self, risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: Any) -> None:
         super().__init__(risk, labels, n_lanes, options)
         rows = risk.rows
@@ -314,11 +307,6 @@ class StagedSvmSolver(StagedSolver):
         return Weights(chosen[w != 0], w[w != 0], float(svm.intercept_[0]))
 
 
-def format_history_line(step: Line) -> str:
-    number, rows, positives, error, weights, seconds = step
-    return f"{number:.0f},{rows:.0f},{positives:.0f},{error:.17g},{weights:.0f},{seconds:.3f}"
-
-
 def bytes_per_rank_bayes(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
     return 9 * n_values + 120 * n_rows + 56 * n_columns
 
@@ -328,7 +316,7 @@ BERNOULLI_NB = LinearMethod(
     sharding=Sharding.NONE,
     memory=bytes_per_rank_bayes,
     risk=BayesRisk,
-    history=History(HISTORY, format_history_line),
+    history=History(HISTORY, lambda step: "{:.0f},{:.0f},{:.0f},{:.17g},{:.0f},{:.3f}".format(*step)),
 )
 BOOSTED_BAYES, STAGED_BAYES, STAGED_SVM = (
     replace(BERNOULLI_NB, solver=solver) for solver in (BoostedSolver, StagedSolver, StagedSvmSolver)

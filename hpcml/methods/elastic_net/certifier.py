@@ -120,11 +120,6 @@ class ElasticRisk(Risk):
             self.initial, self.initial_rows = model, np.array([known[name] for name in names])
 
 
-def history_line(step: tuple[float, ...]) -> str:
-    number, f, bound, rows, n_violating, weights, seconds = step
-    return f"{number:.0f},{f:.17g},{bound:.17g},{rows:.0f},{n_violating:.0f},{weights:.0f},{seconds:.3f}"
-
-
 class LabelState:
     """A label in training: non-zero weights (ascending columns), intercept, touched rows (positive first) and their margins z."""
 

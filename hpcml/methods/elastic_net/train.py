@@ -12,7 +12,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.files.table import write_table
 from hpcml.kernels import elementwise
-from hpcml.methods.elastic_net.certifier import HISTORY, ElasticRisk, history_line
+from hpcml.methods.elastic_net.certifier import HISTORY, ElasticRisk
 from hpcml.methods.elastic_net.delayed import DelayedSolver
 from hpcml.methods.elastic_net.newton import NewtonSolver
 from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
@@ -56,7 +56,7 @@ METHOD = LinearMethod(
     memory=bytes_per_rank_elastic,
     risk=ElasticRisk,
     certified=True,
-    history=History(HISTORY, history_line),
+    history=History(HISTORY, lambda step: "{:.0f},{:.17g},{:.17g},{:.0f},{:.0f},{:.0f},{:.3f}".format(*step)),
     axes=(L1,),
     costs=costs,
 )

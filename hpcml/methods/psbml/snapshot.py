@@ -73,7 +73,6 @@ class BestCycle:
 
     def margin_data(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions of its rows, ascending, and their maximum weights (on the owner)."""
-        assert self.entries is not None
         order = np.lexsort((-self.entries["weight"], self.entries["position"]))
         positions, first = np.unique(self.entries["position"][order], return_index=True)
         return positions, self.entries["weight"][order][first]

@@ -54,14 +54,10 @@ class Torus:
         self.n_nodes = self.width * self.height
         self.owners = np.repeat(np.arange(self.n_ranks), np.diff(even_bounds(self.n_nodes, self.n_ranks)))
         self.nodes: list[int] = np.flatnonzero(self.owners == self.rank).tolist()
-        to_send: dict[int, set[int]] = {}
-        to_receive: dict[int, set[int]] = {}
-        for node in self.nodes:
-            for other in self.neighbours(node):
-                to_send.setdefault(int(self.owners[other]), set()).add(node)
-                to_receive.setdefault(int(self.owners[other]), set()).add(other)
-        self.to_send = {rank: sorted(nodes) for rank, nodes in sorted(to_send.items()) if rank != self.rank}
-        self.to_receive = {rank: sorted(nodes) for rank, nodes in sorted(to_receive.items()) if rank != self.rank}
+        pairs = [(node, other, int(self.owners[other])) for node in self.nodes for other in self.neighbours(node)]
+        ranks = sorted({owner for *_, owner in pairs} - {self.rank})
+        self.to_send = {rank: sorted({node for node, _, owner in pairs if owner == rank}) for rank in ranks}
+        self.to_receive = {rank: sorted({other for _, other, owner in pairs if owner == rank}) for rank in ranks}
 
     def neighbours(self, node: int) -> tuple[int, ...]:
         """Return the neighbours of a node including itself, ascending and unique; the relation is symmetric."""

@@ -116,7 +116,6 @@ def make_problem(
     if isinstance(dataset, DataFile):
         split = options.split or split_or_all(dataset, "train")
         classes = read_classes(comm, dataset, split, options.label)
-    assert classes is not None
     if options.judge == "auc" and classes.n_classes > 2:
         raise OptionError("judge", "auc", f"the data have {classes.n_classes} classes, but expected two; use error")
     with mpi.agreed(comm, "distributing the rows"):
