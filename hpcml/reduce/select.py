@@ -23,13 +23,13 @@ from hpcml.files.atomic import check_output
 from hpcml.files.report import ReportedResult
 from hpcml.files.table import read_csv, write_table
 from hpcml.kernels import elementwise
-from hpcml.kernels.rows import count_features, count_labels, transpose
+from hpcml.kernels.rows import count_features
 from hpcml.log import Log, named, plural, visible
 from hpcml.measures import chi_square
 from hpcml.methods.online.live import n_largest, select_extremal
 from hpcml.methods.online.options import OnlineOptions
 from hpcml.model.open import kind_of, model_file
-from hpcml.partition import even_bounds, offsets
+from hpcml.partition import entries_of, even_bounds, offsets
 from hpcml.reduce.files import SeenFeatures, can_convert_text, reduce_dataset, reduce_model
 from hpcml.reduce.select_options import DATASET, EFS, MODEL, NAMES, P, SelectOptions
 
@@ -66,24 +66,6 @@ def _count_features(shard: Shard, rows: np.ndarray, out: np.ndarray) -> None:
         count_features(shard.indptr, shard.indices, shard.data, rows[first : first + step], out)
 
 
-class RowsByLabel:
-    """Positions in `shard.rows` of the rows with each label: 4 bytes per label of a row."""
-
-    def __init__(self, shard: Shard) -> None:
-        self.shard, counts = shard, np.zeros(shard.n_labels, np.int64)
-        count_labels(shard.y_indptr, shard.y_indices, shard.rows, counts)
-        self.ends = offsets(counts)
-        self.rows = np.empty(int(self.ends[-1]), np.int32 if shard.y_indptr.size < 1 << 31 else np.int64)
-        begins, ends = shard.y_indptr[shard.rows], shard.y_indptr[shard.rows + 1]
-        transpose(begins, ends, shard.y_indices, None, 0, self.ends[:-1].copy(), self.rows, None)
-
-    def count_both(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        both = np.zeros((labels.size, self.shard.n_features), np.int64)
-        for label, counts in zip(labels, both, strict=True):
-            _count_features(self.shard, self.shard.rows[self.rows[self.ends[label] : self.ends[label + 1]]], counts)
-        return both, np.diff(self.ends)[labels]
-
-
 def feature_scores(comm: mpi.Comm, shard: Shard, labels: np.ndarray, score: Score, over: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the score (d) of each feature over `labels`, and the rows with it (d). Collective over `comm`.
 
@@ -91,8 +73,11 @@ def feature_scores(comm: mpi.Comm, shard: Shard, labels: np.ndarray, score: Scor
     of features, by blocks of labels.
     """
     with mpi.agreed(comm, "counting features"):
-        present, by_label = np.zeros(shard.n_features, dtype=np.int64), RowsByLabel(shard)
+        present, (sizes, entries) = np.zeros(shard.n_features, dtype=np.int64), entries_of(shard.y_indptr, shard.rows)
         _count_features(shard, shard.rows, present)
+        labels_of_rows = shard.y_indices[entries]
+        ends = offsets(np.bincount(labels_of_rows, minlength=shard.n_labels))
+        rows = np.repeat(shard.rows, sizes)[np.argsort(labels_of_rows, kind="stable")]  # by label
     mpi.allreduce_sum(comm, present)
     begin, end = (int(bound) for bound in even_bounds(shard.n_features, comm.size)[comm.rank : comm.rank + 2])
     own, weight = np.zeros(end - begin), 0
@@ -100,7 +85,10 @@ def feature_scores(comm: mpi.Comm, shard: Shard, labels: np.ndarray, score: Scor
     width = max(1, BLOCK_BYTES // (8 * max(1, shard.n_features)))
     for first in range(0, labels.size, width):
         with mpi.agreed(comm, "counting features with labels"):
-            both, positive = by_label.count_both(labels[first : first + width])
+            block = labels[first : first + width]
+            both, positive = np.zeros((block.size, shard.n_features), np.int64), np.diff(ends)[block]
+            for label, counts in zip(block.tolist(), both, strict=True):
+                _count_features(shard, rows[ends[label] : ends[label + 1]], counts)
         mpi.allreduce_sum(comm, both)
         mpi.allreduce_sum(comm, positive)
         # scores (B × d) of features in frequencies[frequency_number[j]] rows; most features never occur with most labels
