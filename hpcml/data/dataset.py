@@ -210,12 +210,12 @@ def read_feature_names(dataset: DataFile, numbers: np.ndarray, strings: str = "f
     return list(out)
 
 
-def numbers_of(dataset: DataFile, names: list[str]) -> np.ndarray:
-    """Return the number (int64) of the feature with each name; −1 if there is none. Raises DataError."""
+def numbers_of(dataset: DataFile, names: list[str], strings: str = "feature_names") -> np.ndarray:
+    """Return the number (int64) of the first feature, or row, with each name; −1 if there is none. Raises DataError."""
     position = {name: number for number, name in enumerate(names)}
     numbers = np.full(len(names), -1, dtype=np.int64)
-    for begin in range(0, dataset.n_features, NAME_CHUNK):
-        for number, name in enumerate(dataset.strings("feature_names", begin, begin + NAME_CHUNK) or [], begin):
-            if name in position:
+    for begin in range(0, dataset.n_rows if strings == "row_ids" else dataset.n_features, NAME_CHUNK):
+        for number, name in enumerate(dataset.strings(strings, begin, begin + NAME_CHUNK) or [], begin):
+            if name in position and numbers[position[name]] < 0:
                 numbers[position[name]] = number
     return numbers

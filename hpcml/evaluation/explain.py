@@ -12,11 +12,11 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.vocabulary import PLAIN, Field, fields_of
-from hpcml.data.dataset import DataFile
+from hpcml.data.dataset import DataFile, numbers_of
 from hpcml.data.shard import mask_empty_texts, read_slab, verify
 from hpcml.errors import ConfigError, NonFiniteError, nearest
 from hpcml.evaluation.titles import names_of_features, names_of_rows
-from hpcml.files.hdf5 import NAME_CHUNK, readable
+from hpcml.files.hdf5 import readable
 from hpcml.files.report import ReportedResult, cell, plain, select_attributes
 from hpcml.files.table import table
 from hpcml.log import label_with_title, named, plural
@@ -399,23 +399,16 @@ def explain_score(
 
 def numbers_of_rows(dataset: DataFile, names: Iterable[str]) -> list[int]:
     """Return the numbers of rows by their ids or, without ids, by number. Raises ConfigError, DataError."""
-    names = dict.fromkeys(names)
+    names = list(dict.fromkeys(names))
     if "row_ids" not in dataset.file:
         for name in names:
             if not (name.isascii() and name.isdecimal() and int(name) < dataset.n_rows):
                 expected = f"its rows have no ids: name them by number, 0 to {dataset.n_rows - 1}"
                 raise ConfigError(f"{dataset.path}: no row {name!r}; {expected}")
         return [int(name) for name in names]
-    number: dict[str, int] = {}
-    first_ids: list[str] = []
     with readable(dataset.path, "hpcml convert", "dataset"):
-        for begin in range(0, dataset.n_rows, NAME_CHUNK):
-            ids = dataset.strings("row_ids", begin, begin + NAME_CHUNK) or []
-            first_ids = first_ids or ids[:N_IDS_COMPARED]
-            for row, name in enumerate(ids, begin):
-                if name in names:
-                    number.setdefault(name, row)  # the first row with this id
-    for name in names:
-        if name not in number:
+        numbers, first_ids = numbers_of(dataset, names, "row_ids").tolist(), dataset.strings("row_ids", 0, N_IDS_COMPARED)
+    for name, number in zip(names, numbers, strict=True):
+        if number < 0:
             raise ConfigError(f"{dataset.path}: no row with the id {name!r}; {nearest(name, first_ids, 'hpcml predict')}")
-    return [number[name] for name in names]
+    return numbers
