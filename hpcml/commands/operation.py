@@ -2,7 +2,7 @@
 
 The string below a field is its help. Fields before `KW_ONLY` are positional in Python; they are also positional on the command line
 unless their `Parameter` has a name. `hpcml.options.Range`, `Only` and `NotWith` in the annotation of a field are checked before the
-command starts. Type checkers and editors read the functions in `hpcml/__init__.pyi`, which `python -m launch.stub` writes.
+command starts. Type checkers, editors and `help` read the functions in `hpcml/__init__.pyi`, which `python -m launch.stub` writes.
 """
 
 from __future__ import annotations

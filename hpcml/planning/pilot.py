@@ -110,7 +110,7 @@ def _train_some_labels(
                             method.history.line(step)
                     if solver.one_by_one and len(steps) >= MIN_LABELS and clock() - started > SECONDS:
                         break
-            seconds_of_block, n_done = clock() - started, len(steps)
+                seconds_of_block, n_done = clock() - started, len(steps)
             each = seconds_of_block / n_done
             if refilled:  # the last labels leave lanes empty, once per training
                 each = float(np.mean(steps)) / n_lanes * seconds_of_block / n_turns
