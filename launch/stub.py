@@ -152,12 +152,17 @@ def working_function(kind: Any, family: str) -> Callable[..., Any]:
     return METHODS[family].load(METHODS[family].train) if family in METHODS else kind.execute
 
 
+def result_of(function: Callable[..., Any]) -> str:
+    kind = function.__annotations__["return"]
+    return kind if isinstance(kind, str) else kind.__name__
+
+
 def definitions(name: str, kind: Any) -> Iterator[str]:
     """Yield the function of a command; before it one for each of its methods or sources, or of several types of its result."""
     alike: dict[tuple[Any, ...], list[str]] = {}
     for family in kind.families():
         parameters = [each._replace(help="", families=()) for each in list_parameters(kind, family)]
-        returned = working_function(kind, family).__annotations__["return"]
+        returned = result_of(working_function(kind, family))
         alike.setdefault((returned, *parameters), []).append(family)
     for (returned, first, *others), families in alike.items():
         chosen = first._replace(types=(f"Literal[{', '.join(map(json.dumps, families))}]",))
@@ -190,7 +195,7 @@ def stub() -> str:
     for kind in kinds.values():
         modules |= {kind.execute.__annotations__["return"]: kind.__module__} | imports_of(inspect.getfile(kind))
         for work in (working_function(kind, family) for family in kind.families()):
-            modules |= {each.__name__: each.__module__ for each in [work.__globals__.get(work.__annotations__["return"])] if each}
+            modules |= {each.__name__: each.__module__ for each in [work.__globals__.get(result_of(work))] if each}
     functions = {name: list(definitions(name, kind)) for name, kind in kinds.items()}
     body = "\n\n".join(
         f"@overload\n{each}" if len(every) > 2 else each for every in functions.values() for each in (every[:-1] or every)

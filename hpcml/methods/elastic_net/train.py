@@ -1,7 +1,5 @@
 """`hpcml train elastic-net`: registration of the method, and training for a path of λ₁."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

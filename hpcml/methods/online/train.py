@@ -1,7 +1,5 @@
 """Training single-pass learners into a run folder: `hpcml train mbw` and the others."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path

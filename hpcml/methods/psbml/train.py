@@ -1,7 +1,5 @@
 """Training one classifier of all classes into a run folder: PSBML, and for comparison AdaBoostM1 (Freund & Schapire 1996)."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
