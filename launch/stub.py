@@ -21,11 +21,11 @@ from cyclopts import Parameter
 
 import hpcml
 from hpcml.commands import operation
-from hpcml.commands.operation import FLAG_ONLY, STUB, Operation, TrainingOperation
+from hpcml.commands.operation import FLAG_ONLY, RUN_ONLY, STUB, Operation, TrainingOperation
 from hpcml.methods.registry import METHODS
 from hpcml.options import Or, default_value, option_help
 
-RUN_TYPES = {"comm": "Comm", "log": "Log", "signals": "StopSignals"}  # of the last parameters of a function
+RUN_TYPES = {"comm": "Comm", "log": "Log", "signals": "StopSignals"}
 FLAG = re.compile(r"`[^`]*`|--(no-)?([a-z][a-z0-9-]*)")  # a flag in a help text; commands in backticks keep theirs
 LITERAL, ITERABLE = re.compile(r"^Literal\[(.*)\]$"), re.compile(r"^Iterable\[(.*)\]$")
 RAISES = {
@@ -50,7 +50,7 @@ class PythonParameter(NamedTuple):
 
 def list_parameters(kind: Any, *families: str) -> Iterator[PythonParameter]:
     """Yield the parameters of a function, with the options of these families (default: all); `...` if defaults differ."""
-    parameters = sorted(list_fields(kind), key=lambda each: (each.kind, each.name in RUN_TYPES))
+    parameters = sorted(list_fields(kind), key=lambda each: (each.kind, each.name in RUN_ONLY))
     for each in parameters:
         if each.name != "options":
             yield each

@@ -45,6 +45,7 @@ HIDDEN = Parameter(parse=False)  # a parameter of the Python function without a 
 OUTPUT = Parameter(name=["--output", "-o"])
 STUB = Path(__file__).parents[1] / "__init__.pyi"
 SECTION = re.compile(r"\n\w+\n-+\n")  # heading of a numpydoc section
+RUN_ONLY = ("comm", "log", "signals")  # the last parameters of a function
 FLAG_ONLY = {"config"}  # fields without a parameter in Python
 
 

@@ -406,7 +406,8 @@ def numbers_of_rows(dataset: DataFile, names: Iterable[str]) -> list[int]:
                 expected = f"its rows have no ids: name them by number, 0 to {dataset.n_rows - 1}"
                 raise ConfigError(f"{dataset.path}: no row {name!r}; {expected}")
         return [int(name) for name in names]
-    numbers, first_ids = numbers_of(dataset, names, "row_ids").tolist(), dataset.strings("row_ids", 0, N_IDS_COMPARED)
+    with readable(dataset.path, "hpcml convert", "dataset"):
+        numbers, first_ids = numbers_of(dataset, names, "row_ids").tolist(), dataset.strings("row_ids", 0, N_IDS_COMPARED)
     for name, number in zip(names, numbers, strict=True):
         if number < 0:
             raise ConfigError(f"{dataset.path}: no row with the id {name!r}; {nearest(name, first_ids, 'hpcml predict')}")
