@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session
+from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, make_function
 from hpcml.options import Flag
 
 if TYPE_CHECKING:
@@ -45,3 +45,6 @@ class Calibrate(Operation["CalibrationReport"]):
 
         with open_model_and_dataset(session, self.model, self.data) as (model, dataset):
             return calibrate(session.comm, model, dataset, self.split, self.output, self.force, session.log)
+
+
+calibrate = make_function(Calibrate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, Operation, PathLike, Session, check_outputs
+from hpcml.commands.operation import OUTPUT, Operation, PathLike, Session, check_outputs, make_function
 from hpcml.log import joined
 from hpcml.options import Flag, Only, Range
 
@@ -55,3 +55,6 @@ class FindDuplicates(Operation["Duplicates"]):
 
     def format_result(self, result: Duplicates) -> str:
         return joined(result.describe(self.top))
+
+
+duplicates = make_function(FindDuplicates)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from hpcml.commands.operation import HIDDEN, AnyModel, Integers, Operation, PathLike, Session, check_outputs
+from hpcml.commands.operation import HIDDEN, AnyModel, Integers, Operation, PathLike, Session, check_outputs, make_function
 from hpcml.log import joined
 from hpcml.options import Flag, NotWith, Only, Range
 
@@ -75,3 +75,6 @@ class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
 
     def format_result(self, result: Evaluation | BioasqEvaluation) -> str:
         return str(result) if self.measures is not None else joined(result.describe(self.best))  # type: ignore[call-arg]
+
+
+evaluate = make_function(Evaluate)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache, partial
-from importlib import import_module
 from numbers import Real
 from operator import methodcaller
 from pathlib import Path
@@ -134,19 +133,6 @@ def python_session(comm: Comm | None, log: Log | None, signals: StopSignals | No
         raise
 
 
-def import_operation(name: str) -> Any:
-    """Return the class of a command: the only one that its module in `hpcml.commands` defines."""
-    module = import_module(f"hpcml.commands.{name}")
-    (kind,) = (each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__)
-    return kind
-
-
-@cache
-def public_function(name: str) -> Callable[..., Any]:
-    """Return the function of `hpcml` with this name."""
-    return make_function(import_operation("cv" if name == "cross_validate" else name), name)
-
-
 def format_help(kind: type) -> str:
     return SECTION.split(inspect.getdoc(kind) or "")[0].strip()
 
@@ -198,8 +184,8 @@ def make_command(kind: Any, texts: Mapping[str, str] | None = None, **preset: An
     return command
 
 
-def make_function(kind: type[Operation[R]], name: str) -> Callable[..., R]:
-    """Return the Python function of a command, whose parameters are the fields."""
+def make_function(kind: type[Operation[R]], name: str = "") -> Callable[..., R]:
+    """Return the Python function of a command, whose parameters are the fields. Default name: the module's."""
     cls: Any = kind
     names, known = [field.name for field in fields(cls) if not field.kw_only], {field.name for field in fields(cls)} - FLAG_ONLY
     required = {field.name for field in fields(cls) if default_value(field) is MISSING} - {"options"}
@@ -212,14 +198,14 @@ def make_function(kind: type[Operation[R]], name: str) -> Callable[..., R]:
             options = {name: values.pop(name) for name in kwargs if name not in known or name == "options"}
             kind_of_options, command = cls.options_for(values)
             values["options"] = make_options(kind_of_options, command, options)
-        return make_options(cls, name, values)()
+        return make_options(cls, call.__name__, values)()
 
     if loading.in_program:  # the command line needs no documentation of functions
         return call
     described: Any = call
-    described.__name__ = described.__qualname__ = name
-    described.__module__, described.kind = "hpcml", kind
-    if definition := _read_stub().get(name):
+    described.__name__ = described.__qualname__ = name or cls.__module__.rpartition(".")[2]
+    described.__module__, described.kind = cls.__module__, kind
+    if definition := _read_stub().get(described.__name__):
         described.__doc__, described.__signature__ = inspect.getdoc(definition), inspect.signature(definition)
     return described
 
