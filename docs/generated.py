@@ -90,15 +90,12 @@ def functions() -> str:
 def reference(name: str, function: Any) -> str:
     """Return the reference of a command's function: its docstring and a table of its parameters."""
     about, _, rest = function.__doc__.partition("\nParameters\n----------\n")
-    helps, _, rest = rest.partition("\n\nReturns\n")
-    texts = {name: " ".join(text.split()) for name, text in re.findall(r"^(\w+) : .*((?:\n    .*)+)", helps, re.MULTILINE)}
-    parameters, own = inspect.signature(function).parameters.values(), {field.name for field in fields(function.kind)}
-    required = [each.name for each in parameters if each.default is inspect.Parameter.empty]
+    _, _, rest = rest.partition("\n\nReturns\n")
+    required = [each.name for each in function.parameters if each.default is inspect.Parameter.empty]
     lines = [f"### hpcml.{name}({', '.join(required)}, …)", "", about, "", "| parameter | default | what it is |", "|---|---|---|"]
-    for each in parameters:
+    for each in function.parameters:
         default = "required" if each.name in required else f"`{each.default!r}`"
-        is_listed = each.name in own or not function.kind.families()
-        lines += [f"| `{each.name}` | {default} | {cell(texts[each.name])} |"] if is_listed else []
+        lines += [] if each.families else [f"| `{each.name}` | {default} | {cell(each.help)} |"]
     if function.kind.families():
         lines.append(f"| `**options` | | {option_help(function.kind)['options']} |")
     returns, _, rest = rest.partition("\n\nRaises\n")

@@ -7,17 +7,31 @@ command starts. Type checkers, editors and `help` read the functions in `hpcml/_
 
 from __future__ import annotations
 
-import ast
 import inspect
+import json
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache, partial
+from functools import partial
 from numbers import Real
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from cyclopts import Parameter, Token
 
@@ -42,9 +56,16 @@ Floats = tuple[float, ...]
 Integers = tuple[int, ...]
 HIDDEN = Parameter(parse=False)  # a parameter of the Python function without a flag
 OUTPUT = Parameter(name=["--output", "-o"])
-STUB = Path(__file__).parents[1] / "__init__.pyi"
 SECTION = re.compile(r"\n\w+\n-+\n")  # heading of a numpydoc section
-RUN_ONLY = ("comm", "log", "signals")  # the last parameters of a function
+FLAG = re.compile(r"`[^`]*`|--(no-)?([a-z][a-z0-9-]*)")  # a flag in a help text; commands in backticks keep theirs
+LITERAL, ITERABLE = re.compile(r"^Literal\[(.*)\]$"), re.compile(r"^Iterable\[(.*)\]$")
+RAISES = {
+    "ConfigError": "If an option is invalid, or does not apply to the model or the data.",
+    "DataError": "If a file is damaged, or cannot be read or written.",
+    "NonFiniteError": "If a score, a loss or a gradient is not a finite number.",
+}
+INTERRUPTED = {"Interrupted": "After a signal or the time limit, when a checkpoint has been written (`resume` continues)."}
+RUN_ONLY = {"comm": "Comm", "log": "Log", "signals": "StopSignals"}  # the last parameters of a function, and their types
 FLAG_ONLY = {"config"}  # fields without a parameter in Python
 
 
@@ -184,6 +205,17 @@ def make_command(kind: Any, texts: Mapping[str, str] | None = None, **preset: An
     return command
 
 
+class PythonParameter(NamedTuple):
+    """A parameter of a Python function; `families` are the methods or sources with this option."""
+
+    name: str
+    kind: Any  # kind of inspect.Parameter
+    types: tuple[str, ...]
+    default: Any
+    help: str
+    families: tuple[str, ...] = ()
+
+
 def make_function(kind: type[Operation[R]], name: str = "") -> Callable[..., R]:
     """Return the Python function of a command, whose parameters are the fields. Default name: the module's."""
     cls: Any = kind
@@ -205,20 +237,99 @@ def make_function(kind: type[Operation[R]], name: str = "") -> Callable[..., R]:
     described: Any = call
     described.__name__ = described.__qualname__ = name or cls.__module__.rpartition(".")[2]
     described.__module__, described.kind = cls.__module__, kind
-    if definition := _read_stub().get(described.__name__):
-        described.__doc__, described.__signature__ = inspect.getdoc(definition), inspect.signature(definition)
-    return described
+    described.parameters = list(list_parameters(cls))
+    described.__doc__ = _write_docstring(cls, described.parameters)
+    described.__signature__ = inspect.Signature(
+        [
+            inspect.Parameter(each.name, each.kind, default=each.default, annotation=" | ".join(each.types))
+            for each in described.parameters
+        ],
+        return_annotation=cls.execute.__annotations__["return"],
+    )
+    return call
 
 
-@cache
-def _read_stub() -> dict[str, Any]:
-    """Return the functions that STUB defines; of several with a name the last, which has all parameters."""
-    definitions = [node for node in ast.walk(ast.parse(STUB.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)]
-    for node in definitions:
-        node.decorator_list = []
-    functions = dict[str, Any]()
-    exec(compile(ast.Module([*definitions], []), STUB, "exec"), functions)
-    return functions
+def list_parameters(kind: Any, *families: str) -> Iterator[PythonParameter]:
+    """Yield the parameters of a function, with the options of these families (default: all); `...` if defaults differ."""
+    parameters = sorted(_list_fields(kind), key=lambda each: (each.kind, each.name in RUN_ONLY))
+    for each in parameters:
+        if each.name != "options":
+            yield each
+        elif not kind.families():
+            yield from _list_fields(kind.options_for({})[0])
+        else:
+            by_name: dict[str, dict[str, PythonParameter]] = {}
+            for family in families or kind.families():
+                for option in _list_fields(kind.options_for({parameters[0].name: family})[0]):
+                    by_name.setdefault(option.name, {})[family] = option
+            yield from map(_merge_families, by_name.values())
+
+
+def _list_fields(kind: Any) -> Iterator[PythonParameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        name, hint, default = field.name, hints[field.name], default_value(field)
+        if name in FLAG_ONLY:
+            continue
+        is_keyword = field.kw_only or not issubclass(kind, Operation)
+        kind_of_parameter = inspect.Parameter.KEYWORD_ONLY if is_keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        losses = getattr(kind, "losses", ()) if name == "loss" else ()
+        types = [RUN_ONLY[name], "None"] if name in RUN_ONLY else _name_types(Literal[losses] if losses else hint)
+        texts = [each.help for each in getattr(hint, "__metadata__", ()) if isinstance(each, Parameter) and each.help]
+        default = inspect.Parameter.empty if default is MISSING else default
+        text = FLAG.sub(_name_parameter, texts[0] if texts else option_help(kind)[name])
+        yield PythonParameter(name, kind_of_parameter, tuple(types), default, text)
+
+
+def _name_parameter(flag: re.Match[str]) -> str:
+    name = "lam" if flag[2] == "lambda" else (flag[2] or "").replace("-", "_")
+    return f"`{name}{'=False' if flag[1] else ''}`" if name else flag[0]
+
+
+def _merge_families(option: dict[str, PythonParameter]) -> PythonParameter:
+    first, texts = next(iter(option.values())), dict[str, list[str]]()
+    for family, each in option.items():
+        texts.setdefault(each.help, []).append(family)
+    text = " ".join(f"For {', '.join(families)}: {text}" for text, families in texts.items())
+    default = first.default if all(each.default == first.default for each in option.values()) else ...
+    types = dict.fromkeys(name for each in option.values() for name in each.types)
+    return PythonParameter(first.name, first.kind, tuple(types), default, text, tuple(option))
+
+
+def _name_types(hint: Any, *others: str) -> list[str]:
+    """Return the names of the types that a function takes: also `str` for a path, and one value for several."""
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind is Annotated:
+        others = next((each.types for each in hint.__metadata__ if isinstance(each, Or)), ())
+        return _name_types(parts[0], *others)
+    if kind is Literal:
+        return [f"Literal[{', '.join(map(json.dumps, parts))}]"]
+    if kind is tuple:
+        each = _name_types(parts[0], *others)
+        return [*each, f"Iterable[{' | '.join(each)}]"]
+    if parts:
+        return [name for part in parts for name in _name_types(part, *others)]
+    names = {Path: ["Path", "str", *others], str: ["str", *others], NoneType: ["None"]}
+    return names.get(hint, [getattr(hint, "__name__", "Any")])
+
+
+def _write_docstring(kind: Any, parameters: Iterable[PythonParameter]) -> str | None:
+    """Return a numpydoc docstring; the docstring of `execute` describes the result. None with python -OO."""
+    text, returns = inspect.getdoc(kind), inspect.getdoc(kind.execute)
+    if text is None or returns is None:
+        return None
+    about, *examples = re.split(r"\n(?=Examples\n)", text)
+    lines = [about.rstrip(), "", "Collective over `comm`.", "", "Parameters", "----------"]
+    for each in parameters:
+        types = [LITERAL.sub(r"{\1}", ITERABLE.sub(r"iterable of \1", name)) for name in each.types]
+        default = {inspect.Parameter.empty: "", ...: ", optional"}.get(each.default, f", default {each.default!r}")
+        lines += [f"{each.name} : {' or '.join(types)}{default}", textwrap.indent(textwrap.fill(each.help, 96), "    ")]
+    lines += ["", "Returns", "-------", kind.execute.__annotations__["return"]]
+    lines += [f"    {line}" for line in returns.replace(" Collective over the session.", "").splitlines()]
+    lines += ["", "Raises", "------"]
+    for error, reason in (RAISES | (INTERRUPTED if issubclass(kind, TrainingOperation) else {})).items():
+        lines += [error, f"    {reason}"]
+    return "\n".join([*lines, "", *examples]).rstrip() + "\n"
 
 
 def make_options(kind: type[Any], command: str, values: Mapping[str, Any]) -> Any:

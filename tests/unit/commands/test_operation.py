@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from contextlib import nullcontext
@@ -71,6 +72,9 @@ def test_field_is_flag_parameter_and_documentation(capsys):
     assert operation == Toy(Path("data.h5"), Path("out.h5"), zeal=3, label=("a", "b"), how="slow")
     assert operation() == toy("data.h5", "out.h5", zeal=3, label=["a", "b"], how="slow") == "data.h5 out.h5 3 a,b slow"
     assert toy(data="data.h5", output="out.h5", label="a", comm=mpi.self_comm()) == "data.h5 out.h5 None a fast"
+    assert list(inspect.signature(toy).parameters)[:3] == ["data", "output", "zeal"] and toy.__name__ == "toy"
+    assert "zeal : int or None, default None\n    Eagerness, from 1 to 9 (see `how`).\n" in toy.__doc__
+    assert "Returns\n-------\nstr\n    A text.\n" in toy.__doc__ and ">>> hpcml.toy(" in toy.__doc__
     app = App(name="hpcml")
     app.command(make_command(Toy), name="toy")
     app(["toy", "--help"], result_action="return_value")
