@@ -36,8 +36,8 @@ class CompilationError(Exception):
 
 
 def _of_cpu(kernel):
-    """A CPU kernel compiled for the device, with erf and erfc of the device."""
-    names = {**kernel.py_func.__globals__, "erf": math.erf, "erfc": math.erfc}
+    """A CPU kernel compiled for the device, with erfc of the device."""
+    names = {**kernel.py_func.__globals__, "erfc": math.erfc}
     return cuda.jit(device=True)(FunctionType(kernel.py_func.__code__, names))
 
 

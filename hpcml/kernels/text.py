@@ -1,9 +1,9 @@
 """Fast parsing of svmlight text, at a few nanoseconds per byte; unusual text is left to a slower, complete parser.
 
-A number m · 10^e (m < 10¹⁹, its digits) is rounded to the nearest double in one of two ways. If m ≤ 2⁵³ and |e| ≤ 22, m and 10^|e|
-are doubles, and one multiplication or division rounds once. Otherwise the 128-bit product of m and a rounded power of five is used
-(D. Lemire, Number parsing at a gigabyte per second, 2021, algorithm 1), which is exact enough for every m below 2⁶⁴. The text must
-end with a newline; nothing is read behind it.
+If the digits m of a number m · 10^e are at most 2⁵³ and |e| ≤ 22, m and 10^|e| are doubles, and one multiplication or division
+gives the nearest double. Values of features, which are stored as float32, may have 19 digits and |e| ≤ 44: a few operations give a
+double with a relative error below 2⁻⁵⁰, which nearly always rounds to the float32 of the exact number. The text must end with a
+newline; nothing is read behind it.
 """
 
 import numpy as np
@@ -12,8 +12,8 @@ from hpcml.kernels import njit
 
 TAB, NEWLINE, RETURN, BLANK = 9, 10, 13, 32
 HASH, PLUS, COMMA, MINUS, POINT, COLON, SMALL_E = b"#+,-.:e"
-_0, _1, _7, _8, _9, _10, _16, _32, _63, _64 = (np.uint64(n) for n in (0, 1, 7, 8, 9, 10, 16, 32, 63, 64))
-_ZERO, _LOW = np.uint64(48), np.uint64(2**32 - 1)
+_0, _7, _8, _9, _10, _16, _32 = (np.uint64(n) for n in (0, 7, 8, 9, 10, 16, 32))
+_ZERO = np.uint64(48)
 _ZEROS, _SIXES, _TOPS = (np.uint64(byte * 0x0101010101010101) for byte in (0x30, 0x76, 0x80))
 _ORDER, _EVEN = np.uint64(0x0001020304050607), np.uint64(0x000000FF000000FF)
 _MILLION_HUNDRED, _TEN_THOUSAND_ONE = np.uint64((1000000 << 32) + 100), np.uint64((10000 << 32) + 1)
@@ -24,58 +24,7 @@ MAX_INTEGER = np.uint64(1 << 53)  # doubles represent all integers up to it
 MAX_VALUE = float(np.finfo(np.float32).max)
 TENS = np.array([float(10**power) for power in range(23)])  # powers of ten that are doubles
 FEW_LABELS = 64  # are sorted by insertion
-FIRST_POWER, LAST_POWER = -307, 288  # exponents whose product with any 19 digits is a normal double
-
-
-def _power_of_five(q: int) -> int:
-    """Return the 128 leading bits of 5^q, rounded down; rounded up for −27 ≤ q < 0, where 5^−q fits 64 bits."""
-    power = 5 ** abs(q)
-    if q < 0:
-        power = (1 << (power.bit_length() + 127)) // power + (q >= -27)
-    return (power << 128) >> power.bit_length()
-
-
-_POWERS = [_power_of_five(q) for q in range(FIRST_POWER, LAST_POWER + 1)]
-FIVES_HIGH = np.array([power >> 64 for power in _POWERS], dtype=np.uint64)
-FIVES_LOW = np.array([power & (2**64 - 1) for power in _POWERS], dtype=np.uint64)
-
-
-@njit
-def _product(a, b):
-    a1, a0, b1, b0 = a >> _32, a & _LOW, b >> _32, b & _LOW
-    middle = a1 * b0 + (a0 * b0 >> _32)
-    other = a0 * b1 + (middle & _LOW)
-    return a1 * b1 + (middle >> _32) + (other >> _32), a * b
-
-
-@njit
-def _nearest(m, e, bits):
-    """The double nearest to m · 10^e, for m ≥ 1 and e in the table; bits[0] (uint64) is scratch."""
-    shift = _0
-    for power in range(5, -1, -1):
-        step = _1 << np.uint64(power)
-        if m >> (_64 - step) == _0:
-            m <<= step
-            shift += step
-    index = np.uint64(e - FIRST_POWER)
-    high, low = _product(m, FIVES_HIGH[index])
-    if high & np.uint64(511) == np.uint64(511):  # the lower half of the power might carry
-        more, _ = _product(m, FIVES_LOW[index])
-        low += more
-        if low < more:
-            high += _1
-    top = high >> _63
-    fraction = high >> (top + np.uint64(9))  # 54 bits: one more than a double has
-    exponent = np.uint64(((217706 * e) >> 16) + 63 + 1023) + top - shift
-    exact = low <= _1 and -4 <= e <= 23 and fraction << (top + np.uint64(9)) == high
-    if exact and fraction & np.uint64(3) == _1:  # half-way: to even
-        fraction -= _1
-    fraction = (fraction + (fraction & _1)) >> _1
-    if fraction >> np.uint64(53) != _0:
-        fraction >>= _1
-        exponent += _1
-    bits[0] = (exponent << np.uint64(52)) | (fraction & np.uint64((1 << 52) - 1))
-    return bits.view(np.float64)[0]
+UNSURE = 2.0**-50  # largest relative error of an inexact number
 
 
 @njit
@@ -130,8 +79,8 @@ def _significant(text, begin, n_digits):
 
 
 @njit
-def _any_number(text, at, bits):
-    """(the double at `at`, position behind it); position −1 for anything but a plain number."""
+def _any_number(text, at, exact):
+    """(the double at `at`, or unless `exact` one with its float32, position behind it); position −1 for other text."""
     negative = text[np.uint64(at)] == MINUS
     if negative or text[np.uint64(at)] == PLUS:
         at += 1
@@ -152,15 +101,18 @@ def _any_number(text, at, bits):
         value = np.float64(m) / TENS[np.uint64(-e)] if e < 0 else np.float64(m) * TENS[np.uint64(e)]
     elif m == _0:
         value = 0.0
-    elif FIRST_POWER <= e <= LAST_POWER:
-        value = _nearest(m, e, bits)
-    else:
+    elif exact or not -44 <= e <= 44:
         return 0.0, -1
+    else:
+        first, second = TENS[np.uint64(abs(e) >> 1)], TENS[np.uint64(abs(e) - (abs(e) >> 1))]
+        value = np.float64(m) / first / second if e < 0 else np.float64(m) * first * second
+        if np.float32(value * (1.0 - UNSURE)) != np.float32(value * (1.0 + UNSURE)):
+            return 0.0, -1
     return (-value if negative else value), at
 
 
 @njit(inline="always")
-def _number(text, begin, bits):
+def _number(text, begin, exact):
     """`_any_number`, faster for few digits without exponent; inlined because calls are as expensive."""
     negative = text[np.uint64(begin)] == MINUS
     start = begin + negative
@@ -172,9 +124,9 @@ def _number(text, begin, bits):
         m, end = _digits(text, at + 1, m)
         n_behind = end - at - 1
         n_digits, at = n_digits + n_behind, end
-    if not 0 < n_digits <= MAX_DIGITS or text[np.uint64(at)] | 32 == SMALL_E:
-        return _any_number(text, begin, bits)
-    value = np.float64(m) / TENS[np.uint64(n_behind)] if m <= MAX_INTEGER else _nearest(m, -n_behind, bits)
+    if not 0 < n_digits <= MAX_DIGITS or m > MAX_INTEGER or text[np.uint64(at)] | 32 == SMALL_E:
+        return _any_number(text, begin, exact)
+    value = np.float64(m) / TENS[np.uint64(n_behind)]
     return (-value if negative else value), at
 
 
@@ -202,28 +154,28 @@ def _line_end(text, at):
 
 
 @njit
-def _labels(text, at, labels, begin, bits):
-    """(number of labels, position behind): write the labels at `at` to labels[begin:]; position −1 if there are none."""
-    end = begin
+def _labels(text, at, labels, begin):
+    """Write the labels at `at` to labels[begin:]: (number, position behind or −1 for other text, whether they may descend)."""
+    end, descends = begin, False
     while True:
-        value, at = _number(text, at, bits)
+        value, at = _number(text, at, True)
         if at < 0:
-            return 0, -1
+            return 0, -1, False
         position = end
         if end - begin >= FEW_LABELS and labels[np.uint64(end - 1)] > value:
-            bits[1] = _1
+            descends = True
         while end - begin < FEW_LABELS and position > begin and labels[np.uint64(position - 1)] > value:
             labels[np.uint64(position)] = labels[np.uint64(position - 1)]
             position -= 1
         labels[np.uint64(position)] = value
         end += 1
         if text[np.uint64(at)] != COMMA:
-            return end - begin, (at if _ends_token(text[np.uint64(at)]) else -1)
+            return end - begin, (at if _ends_token(text[np.uint64(at)]) else -1), descends
         at += 1
 
 
 @njit
-def _pairs(text, at, first, largest, indices, data, begin, bits):
+def _pairs(text, at, first, largest, indices, data, begin):
     """(end, last index, position behind): write the non-zero pairs to indices and data; position −1 for unusual text."""
     end, last = begin, first - 1
     at = _blanks(text, at)
@@ -232,7 +184,7 @@ def _pairs(text, at, first, largest, indices, data, begin, bits):
         index = np.int64(number)
         if text[np.uint64(colon)] != COLON or not 1 <= colon - at <= MAX_INDEX_DIGITS or not last < index <= largest:
             return end, last, -1
-        value, at = _number(text, colon + 1, bits)
+        value, at = _number(text, colon + 1, False)
         if at < 0 or not _ends_token(text[np.uint64(at)]) or abs(value) > MAX_VALUE:
             return end, last, -1
         last = index
@@ -249,20 +201,20 @@ def parse_lines(text, size, first, largest, lengths, indices, data, label_length
 
     Indices lie in first … largest and are written 0-based. indices and data need one element per colon and one more.
     """
-    bits = np.zeros(2, dtype=np.uint64)
-    at, row, n_pairs, n_labels, width = 0, 0, 0, 0, 0
+    at, row, n_pairs, n_labels, width, any_descend = 0, 0, 0, 0, 0, False
     while at < size:
         at = _blanks(text, at)
         if text[np.uint64(at)] != NEWLINE and text[np.uint64(at)] != HASH:
             _, end = _digits(text, at, _0)
             count = 0
             if text[np.uint64(end)] != COLON:
-                count, at = _labels(text, at, labels, n_labels, bits)
+                count, at, descends = _labels(text, at, labels, n_labels)
+                any_descend |= descends
             if at >= 0:
-                end, last, at = _pairs(text, at, first, largest, indices, data, n_pairs, bits)
+                end, last, at = _pairs(text, at, first, largest, indices, data, n_pairs)
             if at < 0:
                 return -1, 0, 0, 0, False
             label_lengths[np.uint64(row)], lengths[np.uint64(row)] = count, end - n_pairs
             row, n_pairs, n_labels, width = row + 1, end, n_labels + count, max(width, last - first + 1)
         at = _line_end(text, at)
-    return row, n_pairs, n_labels, width, bits[1] != _0
+    return row, n_pairs, n_labels, width, any_descend

@@ -79,11 +79,13 @@ def test_numbers_are_rounded_as_python_does(texts):
     for text in texts:
         found = fast(f"{text}\n".encode())
         assert found is None or found[4] == np.array([float(text)]).tobytes()
+        found = fast(f"1:{text}\n".encode())
+        assert found is None or found[2] == np.array([float(text)] if float(text) else [], np.float32).tobytes()
 
 
 def test_fast_parser_reads_seventeen_digits():
-    values = np.random.default_rng(0).standard_normal(2000) * 10.0 ** np.random.default_rng(1).integers(-30, 20, 2000)
-    assert fast("".join(f"{value!r}\n" for value in values.tolist()).encode())[4] == values.tobytes()
+    values = np.random.default_rng(0).standard_normal(2000) * 10.0 ** np.random.default_rng(1).integers(-26, 20, 2000)
+    assert fast("".join(f"1:{value!r}\n" for value in values.tolist()).encode())[2] == values.astype(np.float32).tobytes()
 
 
 blanks = st.text(" \t", min_size=1, max_size=2)
