@@ -120,5 +120,4 @@ def read_docstrings(task: Conversion) -> Part:
             labels = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
             texts = {"title": document.name.rpartition(".")[2].partition("#")[0], "text": document.text}
             corpus.add(document.name, [[texts[field.name]] for field in corpus.fields], labels, "")
-    task.log.detail(f"docstrings of {len(sources):,} modules: read; computing features")
     return vectorise(task, corpus)

@@ -244,6 +244,7 @@ class NumberRows(LabelledRows):
 def finish(
     task: Conversion, rows: NumberRows, label_names: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> Part:
+    task.log.detail(f"{task.input_name}: read")
     keys, groups = rows.row_keys(task.comm)
     splits = row_splits(task, keys, groups, rows.splits or None)
     about = {"n_features": rows.n_features, "feature_names": rows.feature_names, "dropped": rows.dropped}

@@ -169,7 +169,7 @@ def check_ids(task: Conversion, rows: LabelledRows) -> None:
 
 @dataclass
 class Part:
-    """This rank's rows. Everything except rows, `row_numbers` and `dropped` is equal on all ranks."""
+    """This rank's rows. Everything except rows, `titles`, `row_numbers` and `dropped` is equal on all ranks."""
 
     matrices: dict[str, RowBuffer]  # X (without `data`: all values 1), Y and, if any, unknown labels
     labels: dict[str, list[str]]  # column names of each label matrix
@@ -180,7 +180,8 @@ class Part:
     row_ids: RowIds | None = None
     feature_names: Strings | None = None
     text: TextSettings | None = None
-    label_titles: Sequence[str] | None = None  # "" for none; None: unknown
+    label_titles: Sequence[str] | None = None  # "" for none; None: from --descriptors, --like or `titles`
+    titles: dict[str, str] = field(default_factory=dict)  # of labels in this rank's rows; those of the last rank are used
     row_numbers: dict[str, np.ndarray] = field(default_factory=dict)  # other numbers per row, stored in group `rows`
     unlabelled: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # row numbers
     dropped: int = 0  # values (text: word occurrences) of features that are not in --like

@@ -84,7 +84,6 @@ def read_svmlight(task: Conversion) -> Part:
     rows.feature_names = None  # even if --like has feature names
     if task.like is None:
         rows.n_features = int(mpi.allreduce_max(task.comm, width))
-    task.log.detail(f"{path}: read")
     return finish(task, rows, columns=columns)
 
 
@@ -122,5 +121,4 @@ def read_xmc(task: Conversion) -> Part:
     _, (n_read,) = mpi.exclusive_sum(task.comm, [rows.X.n_rows])
     if n_read + task.bad.skipped != n_rows:
         raise DataError(f"{path}: {n_read} rows, but line 1 says {n_rows}; the file is truncated or has empty lines")
-    task.log.detail(f"{path}: read")
     return finish(task, rows, label_names or [str(label) for label in range(n_labels)])

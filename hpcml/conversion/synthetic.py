@@ -193,7 +193,6 @@ def read_text(task: Conversion) -> Part:
         for values, label_lengths, labels in corpus.slabs(*task.share(options.rows)):
             rows.add(values)
             rows.labels.append(label_lengths, labels)
-    task.log.detail(f"text: {options.rows:,} rows generated")
     width = len(str(n_labels - 1))
     return finish(task, rows, [f"L{label:0{width}}" for label in range(n_labels)])
 
@@ -288,5 +287,4 @@ def read_synthetic(task: Conversion) -> Part:
     rows = NumberRows(task, ["x", "y"], 2)
     rows.add(NumberSlice(keep.sum(axis=1), np.nonzero(keep)[1], values[keep]))
     rows.labels.append(points.positive, np.zeros(np.count_nonzero(points.positive), dtype=np.int64))
-    task.log.detail(f"{name}: {n_rows:,} points generated")
     return finish(task, rows, BINARY)

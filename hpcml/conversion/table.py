@@ -271,7 +271,6 @@ def read_table(
                     search.add(part)
     if rows is not None:
         leave_out_columns(task, rows, search, reasons)
-    task.log.detail(f"{what}: all rows read; computing features")
     return finish(task, rows) if corpus is None else vectorise(task, corpus)
 
 
