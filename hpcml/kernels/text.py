@@ -3,7 +3,7 @@
 If the digits m of a number m · 10^e are at most 2⁵³ and |e| ≤ 22, m and 10^|e| are doubles, and one multiplication or division
 gives the nearest double. Values of features, which are stored as float32, may have 19 digits and |e| ≤ 44: a few operations give a
 double with a relative error below 2⁻⁵⁰, which nearly always rounds to the float32 of the exact number. The text must end with a
-newline; nothing is read behind it.
+newline.
 """
 
 import numpy as np
@@ -12,49 +12,24 @@ from hpcml.kernels import njit
 
 TAB, NEWLINE, RETURN, BLANK = 9, 10, 13, 32
 HASH, PLUS, COMMA, MINUS, POINT, COLON, SMALL_E = b"#+,-.:e"
-_0, _7, _8, _9, _10, _16, _32 = (np.uint64(n) for n in (0, 7, 8, 9, 10, 16, 32))
-_ZERO = np.uint64(48)
-_ZEROS, _SIXES, _TOPS = (np.uint64(byte * 0x0101010101010101) for byte in (0x30, 0x76, 0x80))
-_ORDER, _EVEN = np.uint64(0x0001020304050607), np.uint64(0x000000FF000000FF)
-_MILLION_HUNDRED, _TEN_THOUSAND_ONE = np.uint64((1000000 << 32) + 100), np.uint64((10000 << 32) + 1)
-_TENS = 10 ** np.arange(9, dtype=np.uint64)
+_0, _9, _10, _ZERO = (np.uint64(n) for n in (0, 9, 10, 48))
 MAX_DIGITS = 19  # always fit 64 bits
 MAX_INDEX_DIGITS = 10
 MAX_INTEGER = np.uint64(1 << 53)  # doubles represent all integers up to it
 MAX_VALUE = float(np.finfo(np.float32).max)
 TENS = np.array([float(10**power) for power in range(23)])  # powers of ten that are doubles
-FEW_LABELS = 64  # are sorted by insertion
 UNSURE = 2.0**-50  # largest relative error of an inexact number
-
-
-@njit
-def _eight(text, at):
-    """Eight bytes from `at` as a number, first byte lowest; compiled to one load."""
-    at, word = np.uint64(at), _0
-    for k in range(8):
-        word |= np.uint64(text[at + np.uint64(k)]) << np.uint64(8 * k)
-    return word
-
-
-@njit
-def _value_of(digits):
-    """The number of eight digits, one per byte, first digit lowest: pairs, then fours, are joined."""
-    digits = digits * _10 + (digits >> _8)
-    return ((digits & _EVEN) * _MILLION_HUNDRED + ((digits >> _16) & _EVEN) * _TEN_THOUSAND_ONE) >> _32
 
 
 @njit
 def _digits(text, at, value):
     """(value followed by the digits at `at`, position behind them), modulo 2⁶⁴."""
-    while True:
-        digits = _eight(text, at) ^ _ZEROS
-        others = ((digits + _SIXES) | digits) & _TOPS  # its lowest bit is in the first byte that is not a digit
-        if others != _0:
-            n = ((others & (_0 - others)) >> _7) * _ORDER >> np.uint64(56)
-            leading = digits << (np.uint64(56) - _8 * n) << _8  # a new name: numba 0.68 miscompiles the loop with the old one
-            return value * _TENS[n] + _value_of(leading), at + np.int64(n)
-        value = value * _TENS[_8] + _value_of(digits)
-        at += 8
+    digit = np.uint64(text[np.uint64(at)]) - _ZERO
+    while digit <= _9:
+        value = value * _10 + digit
+        at += 1
+        digit = np.uint64(text[np.uint64(at)]) - _ZERO
+    return value, at
 
 
 @njit
@@ -79,7 +54,7 @@ def _significant(text, begin, n_digits):
 
 
 @njit
-def _any_number(text, at, exact):
+def _number(text, at, exact):
     """(the double at `at`, or unless `exact` one with its float32, position behind it); position −1 for other text."""
     negative = text[np.uint64(at)] == MINUS
     if negative or text[np.uint64(at)] == PLUS:
@@ -108,25 +83,6 @@ def _any_number(text, at, exact):
         value = np.float64(m) / first / second if e < 0 else np.float64(m) * first * second
         if np.float32(value * (1.0 - UNSURE)) != np.float32(value * (1.0 + UNSURE)):
             return 0.0, -1
-    return (-value if negative else value), at
-
-
-@njit(inline="always")
-def _number(text, begin, exact):
-    """`_any_number`, faster for few digits without exponent; inlined because calls are as expensive."""
-    negative = text[np.uint64(begin)] == MINUS
-    start = begin + negative
-    m, at = np.uint64(text[np.uint64(start)]) - _ZERO, start + 1
-    if m > _9 or np.uint64(text[np.uint64(at)]) - _ZERO <= _9:  # unless one digit precedes the point, as in 1 and 0.5
-        m, at = _digits(text, start, _0)
-    n_digits, n_behind = at - start, 0
-    if text[np.uint64(at)] == POINT:
-        m, end = _digits(text, at + 1, m)
-        n_behind = end - at - 1
-        n_digits, at = n_digits + n_behind, end
-    if not 0 < n_digits <= MAX_DIGITS or m > MAX_INTEGER or text[np.uint64(at)] | 32 == SMALL_E:
-        return _any_number(text, begin, exact)
-    value = np.float64(m) / TENS[np.uint64(n_behind)]
     return (-value if negative else value), at
 
 
@@ -161,13 +117,8 @@ def _labels(text, at, labels, begin):
         value, at = _number(text, at, True)
         if at < 0:
             return 0, -1, False
-        position = end
-        if end - begin >= FEW_LABELS and labels[np.uint64(end - 1)] > value:
-            descends = True
-        while end - begin < FEW_LABELS and position > begin and labels[np.uint64(position - 1)] > value:
-            labels[np.uint64(position)] = labels[np.uint64(position - 1)]
-            position -= 1
-        labels[np.uint64(position)] = value
+        descends |= end > begin and labels[np.uint64(end - 1)] > value
+        labels[np.uint64(end)] = value
         end += 1
         if text[np.uint64(at)] != COMMA:
             return end - begin, (at if _ends_token(text[np.uint64(at)]) else -1), descends
@@ -196,13 +147,13 @@ def _pairs(text, at, first, largest, indices, data, begin):
 
 
 @njit
-def parse_lines(text, size, first, largest, lengths, indices, data, label_lengths, labels):
+def parse_lines(text, first, largest, lengths, indices, data, label_lengths, labels):
     """Parse svmlight lines: (rows, pairs, labels, width, whether labels may descend); rows is −1 for unusual text.
 
     Indices lie in first … largest and are written 0-based. indices and data need one element per colon and one more.
     """
     at, row, n_pairs, n_labels, width, any_descend = 0, 0, 0, 0, 0, False
-    while at < size:
+    while at < text.size:
         at = _blanks(text, at)
         if text[np.uint64(at)] != NEWLINE and text[np.uint64(at)] != HASH:
             _, end = _digits(text, at, _0)

@@ -117,7 +117,7 @@ class JointBayes:
             Columns in the order of `classes_`.
         """
         joint = self.predict_joint_log_proba(X)
-        return joint - _log_of_sum(joint)[:, None]
+        return np.asarray(joint - _log_of_sum(joint)[:, None])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return P(c | x).
@@ -170,7 +170,7 @@ class JointBayes:
         second, first = np.partition(np.pad(joint, ((0, 0), (1, 0)), constant_values=-np.inf), -2, axis=1)[:, -2:].T - _log_of_sum(
             joint
         )
-        return elementwise.exp(first) - elementwise.exp(second)
+        return np.asarray(elementwise.exp(first) - elementwise.exp(second))
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the most probable classes.
@@ -194,7 +194,7 @@ def _log_of_sum(joint: np.ndarray) -> np.ndarray:
     largest, total = joint.max(axis=1, initial=-np.inf), np.zeros(joint.shape[0])
     for column in joint.T:  # in this order, so that the bits are the same everywhere
         total += elementwise.exp(column - largest)
-    return largest + elementwise.log(total)
+    return np.asarray(largest + elementwise.log(total))
 
 
 def to_columns(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
