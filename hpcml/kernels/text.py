@@ -1,7 +1,7 @@
 """Fast parsing of svmlight text, at a few nanoseconds per byte; unusual text is left to a slower, complete parser.
 
 If the digits m of a number m · 10^e are at most 2⁵³ and |e| ≤ 22, m and 10^|e| are doubles, and one multiplication or division
-gives the nearest double. Values of features, which are stored as float32, may have 19 digits and |e| ≤ 44: a few operations give a
+gives the nearest double. Values of features, which are stored as float32, may have 19 digits and |e| ≤ 66: a few operations give a
 double with a relative error below 2⁻⁵⁰, which nearly always rounds to the float32 of the exact number. The text must end with a
 newline.
 """
@@ -76,11 +76,13 @@ def _number(text, at, exact):
         value = np.float64(m) / TENS[np.uint64(-e)] if e < 0 else np.float64(m) * TENS[np.uint64(e)]
     elif m == _0:
         value = 0.0
-    elif exact or not -44 <= e <= 44:
+    elif exact or not -66 <= e <= 66:
         return 0.0, -1
     else:
-        first, second = TENS[np.uint64(abs(e) >> 1)], TENS[np.uint64(abs(e) - (abs(e) >> 1))]
-        value = np.float64(m) / first / second if e < 0 else np.float64(m) * first * second
+        value = np.float64(m)
+        for power in range(abs(e), 0, -22):
+            tens = TENS[np.uint64(min(power, 22))]
+            value = value / tens if e < 0 else value * tens
         if np.float32(value * (1.0 - UNSURE)) != np.float32(value * (1.0 + UNSURE)):
             return 0.0, -1
     return (-value if negative else value), at
