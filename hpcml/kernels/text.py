@@ -22,56 +22,38 @@ UNSURE = 2.0**-50  # largest relative error of an inexact number
 
 
 @njit
-def _digits(text, at, value):
-    """(value followed by the digits at `at`, position behind them), modulo 2⁶⁴."""
+def _digits(text, at, value, n):
+    """(value followed by the digits at `at`, modulo 2⁶⁴; n and their number without leading zeros; position behind them)."""
     digit = np.uint64(text[np.uint64(at)]) - _ZERO
     while digit <= _9:
         value = value * _10 + digit
+        n += n > 0 or digit != _0
         at += 1
         digit = np.uint64(text[np.uint64(at)]) - _ZERO
-    return value, at
-
-
-@njit
-def _exponent(text, at):
-    """(exponent, position behind) of the text after an `e`; position −1 if it is missing or too long."""
-    negative = text[np.uint64(at)] == MINUS
-    if negative or text[np.uint64(at)] == PLUS:
-        at += 1
-    value, end = _digits(text, at, _0)
-    if not 1 <= end - at <= 4:
-        return 0, -1
-    return (-np.int64(value) if negative else np.int64(value)), end
-
-
-@njit
-def _significant(text, begin, n_digits):
-    """Number of digits from `begin`, after leading zeros; a point may be among them."""
-    while n_digits > 0 and (text[np.uint64(begin)] == _ZERO or text[np.uint64(begin)] == POINT):
-        n_digits -= text[np.uint64(begin)] == _ZERO
-        begin += 1
-    return n_digits
+    return value, n, at
 
 
 @njit
 def _number(text, at, exact):
     """(the double at `at`, or unless `exact` one with its float32, position behind it); position −1 for other text."""
     negative = text[np.uint64(at)] == MINUS
-    if negative or text[np.uint64(at)] == PLUS:
-        at += 1
-    begin, e = at, 0
-    m, at = _digits(text, at, _0)
-    n_digits = at - begin
+    begin = at + (negative or text[np.uint64(at)] == PLUS)
+    m, n, at = _digits(text, begin, _0, 0)
+    e = 0
     if text[np.uint64(at)] == POINT:
         point = at + 1
-        m, at = _digits(text, point, m)
+        m, n, at = _digits(text, point, m, n)
         e = point - at
-        n_digits -= e
-    if n_digits == 0 or (n_digits > MAX_DIGITS and _significant(text, begin, n_digits) > MAX_DIGITS):
+        begin += 1
+    if at == begin or n > MAX_DIGITS:
         return 0.0, -1
     if text[np.uint64(at)] | 32 == SMALL_E:
-        more, at = _exponent(text, at + 1)
-        e += more
+        below_1 = text[np.uint64(at + 1)] == MINUS
+        begin = at + 1 + (below_1 or text[np.uint64(at + 1)] == PLUS)
+        power, _, at = _digits(text, begin, _0, 0)
+        if not 1 <= at - begin <= 4:
+            return 0.0, -1
+        e += -np.int64(power) if below_1 else np.int64(power)
     if m <= MAX_INTEGER and -22 <= e <= 22:
         value = np.float64(m) / TENS[np.uint64(-e)] if e < 0 else np.float64(m) * TENS[np.uint64(e)]
     elif m == _0:
@@ -133,7 +115,7 @@ def _pairs(text, at, first, largest, indices, data, begin):
     end, last = begin, first - 1
     at = _blanks(text, at)
     while text[np.uint64(at)] != NEWLINE and text[np.uint64(at)] != HASH:
-        number, colon = _digits(text, at, _0)
+        number, _, colon = _digits(text, at, _0, 0)
         index = np.int64(number)
         if text[np.uint64(colon)] != COLON or not 1 <= colon - at <= MAX_INDEX_DIGITS or not last < index <= largest:
             return end, last, -1
@@ -158,7 +140,7 @@ def parse_lines(text, first, largest, lengths, indices, data, label_lengths, lab
     while at < text.size:
         at = _blanks(text, at)
         if text[np.uint64(at)] != NEWLINE and text[np.uint64(at)] != HASH:
-            _, end = _digits(text, at, _0)
+            _, _, end = _digits(text, at, _0, 0)
             count = 0
             if text[np.uint64(end)] != COLON:
                 count, at, descends = _labels(text, at, labels, n_labels)
