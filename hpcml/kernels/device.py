@@ -102,7 +102,7 @@ def _sum_values(starts, values, masses, precision, bandwidth, j, c, v):
 
 @cuda.jit(device=True)
 def _density(density, j, c, v):
-    """A logarithm and a factor ≥ `floor` of P'(v | c) of feature j."""
+    """P'(v | c) of feature j, as a logarithm to add and a factor ≥ `floor`."""
     counts, precisions, bandwidths, lows, starts, values, masses, logs, table_starts, tables, shifts, floor = density
     if counts[j] < 2:
         return 0.0, 1.0
@@ -122,7 +122,7 @@ def _density(density, j, c, v):
 
 @cuda.jit(device=True)
 def _gaussian(gaussians, j, c, v):
-    """0 and P(v | c) ≥ `floor` of feature j."""
+    """P(v | c) of feature j, as `_density`."""
     precisions, means, deviations, floor = gaussians
     precision = precisions[j]
     away = (_rint(v / precision) * precision if precision > 0 else v) - means[j, c]
@@ -131,7 +131,7 @@ def _gaussian(gaussians, j, c, v):
 
 
 def _kernels(terms):
-    """Kernels for dense and for sparse rows, with one logarithm per PRODUCT factors."""
+    """Kernels for dense rows, with one logarithm per PRODUCT factors, and for sparse rows; see `_density` for `terms`."""
 
     @cuda.jit
     def add_dense(densities, priors, X, out):

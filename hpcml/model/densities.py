@@ -166,10 +166,8 @@ class JointBayes:
         ndarray (n_samples,)
             Largest class probability minus the second largest.
         """
-        joint = self.predict_joint_log_proba(X)
-        second, first = np.partition(np.pad(joint, ((0, 0), (1, 0)), constant_values=-np.inf), -2, axis=1)[:, -2:].T - _log_of_sum(
-            joint
-        )
+        joint = np.pad(self.predict_joint_log_proba(X), ((0, 0), (1, 0)), constant_values=-np.inf)  # there may be a single class
+        second, first = np.partition(joint, -2, axis=1)[:, -2:].T - _log_of_sum(joint)
         return np.asarray(elementwise.exp(first) - elementwise.exp(second))
 
     def predict(self, X: Any) -> np.ndarray:
