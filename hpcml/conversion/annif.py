@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion, lines_of, reading
@@ -95,7 +95,6 @@ def read_folder(task: Conversion) -> Part:
                 text = read_text(folder / name, encoding, task.max_line)
                 values = [[text] if field.name == "text" else [] for field in corpus.fields]
                 corpus.add(name, values, labels, split)
-    task.log.detail(f"{folder}: {plural(len(files), 'file')} read; computing features")
     return vectorise(task, corpus)
 
 
@@ -123,15 +122,9 @@ def parse_annif_document(value: object) -> AnnifDocument:
     for subject in subjects:
         if not isinstance(subject, dict) or not (subject.get("uri") or subject.get("label")):
             raise ValueError('a subject must be {"uri": …} or {"label": …}')
-        pairs.append((_string(subject, "uri"), _string(subject, "label")))
-    return AnnifDocument(_string(value, "text"), pairs, metadata, _string(value, "document_id"))
-
-
-def _string(value: dict[str, Any], key: str) -> str:
-    text = value.get(key, "")
-    if not isinstance(text, str):
-        raise ValueError(f"{key} must be a string")
-    return text
+        pairs.append((check_string(subject.get("uri"), "uri", False), check_string(subject.get("label"), "label", False)))
+    text, name = (check_string(value.get(key), key, False) for key in ("text", "document_id"))
+    return AnnifDocument(text, pairs, metadata, name)
 
 
 def parse_key_file(text: str) -> list[tuple[str, str]]:
@@ -308,7 +301,6 @@ def read_annif(task: Conversion) -> Part:
         task.log(f"skipped: {plural(left_out, 'document')} without subjects (use --unindexed to keep them)")
     if unknown:
         task.log(f"warning: skipped: {plural(unknown, 'entry', 'entries')} of subjects that are not in {options.vocabulary}")
-    task.log.detail(f"{task.input_name}: all documents read; computing features")
     part = vectorise(task, corpus)
     if path is not None:
         part.label_titles = [titles.get(name, "") for name in part.labels["Y"]]

@@ -261,7 +261,6 @@ def read_arff(task: Conversion) -> Part:
                 if batch.n_rows:
                     search.add(batch)
     leave_out_columns(task, number_rows, search, reasons)
-    task.log.detail(f"{path}: read")
     return finish(task, number_rows)
 
 

@@ -20,6 +20,7 @@ from hpcml import mpi
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import DataFile
+from hpcml.data.descriptors import Descriptors
 from hpcml.errors import BadRecordsError, ConfigError, DataError, HpcmlError, OptionError, nearest
 from hpcml.files.lines import BLOCK_BYTES, LINE_MIB, line_blocks, lines_before, read_lines
 from hpcml.files.opening import read_small
@@ -119,9 +120,6 @@ class Like:
     new_labels: bool  # whether labels missing from it are added
     renamed: dict[str, str] = field(default_factory=dict)  # old label name -> name in `label_names`
 
-    def titles(self, size: int) -> list[str] | None:
-        return None if self.label_titles is None else self.label_titles + [""] * (size - len(self.label_titles))
-
 
 @dataclass(frozen=True)
 class Conversion:
@@ -136,6 +134,7 @@ class Conversion:
     is_text: bool | None
     generator: str = ""  # of synthetic rows
     like: Like | None = None
+    descriptors: Descriptors | None = None
     max_line: int = LINE_MIB << 20  # bytes
     scratch: Path = Path()  # folder for temporary files
     bad: BadRecords = field(default_factory=BadRecords)

@@ -118,23 +118,28 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
         task = replace(task, scratch=out.path.parent)
         if options.like is not None:
             task = replace(task, like=mpi.run_on_root(comm, f"reading {options.like}", lambda: read_like(options.like, task)))
+        if options.descriptors is not None:
+            doing = f"reading {options.descriptors}"
+            task = replace(task, descriptors=mpi.run_on_root(comm, doing, lambda: read_descriptors(options.descriptors)))
         with unpacked_once(comm, packed, task.scratch, task.max_line):
             part = read(task)
         names = part.labels["Y"]
         with mpi.agreed(task.comm, f"reading {task.input_name}"):
             if isinstance(part.feature_names, Sequence) and (name := repeated(part.feature_names)) is not None:
                 raise DataError(f"{task.input_name}: two features have the name {named(name)!r}; rename one")
-        if part.label_titles is None and options.descriptors is not None:
-            path = options.descriptors
-            part.label_titles = mpi.run_on_root(comm, f"reading {path}", lambda: read_descriptors(path)).titles(names)
-            if names and not any(part.label_titles):
-                raise OptionError(
-                    "descriptors",
-                    path,
-                    f"contains none of the labels, such as {named(names[0])!r}; remove it or give the file for these labels",
-                )
-        elif part.label_titles is None and task.like is not None:
-            part.label_titles = task.like.titles(len(names))
+        if part.label_titles is None:
+            known, titles = set(names), dict[str, str]()
+            for rank_titles in comm.allgather({name: title for name, title in part.titles.items() if name in known}):
+                titles |= rank_titles
+            like_titles = [] if task.like is None else task.like.label_titles or []
+            titles |= {name: title for name, title in zip(names, like_titles, strict=False) if title}
+            if task.descriptors is not None:
+                by_file = {name: title for name, title in zip(names, task.descriptors.titles(names), strict=True) if title}
+                if names and not by_file:
+                    why = f"contains none of the labels, such as {named(names[0])!r}; remove it or give the file for these labels"
+                    raise OptionError("descriptors", options.descriptors, why)
+                titles |= by_file
+            part.label_titles = [titles.get(name, "") for name in names]
 
         # Sizes of this rank's part, of the parts of lower ranks, and of all.
         data = part.matrices["X"].data

@@ -7,28 +7,23 @@ hierarchical, long-tailed labels such as "scipy", "scipy.sparse", "scipy.sparse.
 from __future__ import annotations
 
 import ast
-import hashlib
 import importlib.util
 import sysconfig
 import warnings
 from collections.abc import Iterator
-from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.conversion import Conversion
 from hpcml.conversion.part import Part
 from hpcml.conversion.text import WORDS, Corpus, vectorise
+from hpcml.data.row_keys import TEXT, flag_repeats, string_keys
 from hpcml.errors import DataError, OptionError
-from hpcml.mpi.routing import Routing
 
 PACKAGES = ("numpy", "scipy", "sklearn", "numba", "llvmlite", "h5py", "mpi4py")
 SKIPPED = {"test", "tests", "site-packages", "dist-packages", "idlelib", "lib2to3", "distutils", "turtledemo"}
 MIN_WORDS = 5
-DIGEST_BYTES = 16
 
 _Named = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Documented = ast.Module | _Named
@@ -89,17 +84,6 @@ def parse_docstrings(module: str, code: bytes) -> Iterator[Docstring]:
     yield from visit(tree, module)
 
 
-def flag_first_copies(comm: mpi.Comm, texts: list[str]) -> list[bool]:
-    codes = b"".join(hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:DIGEST_BYTES] for text in texts)
-    digests = np.frombuffer(codes, dtype=f"S{DIGEST_BYTES}")
-    owners = np.frombuffer(codes, dtype=np.uint64)[:: DIGEST_BYTES // 8] % np.uint64(comm.size)
-    routing = Routing(comm, owners.astype(np.int64))
-    received = routing.send(digests)
-    first = np.zeros(received.size, dtype=np.uint8)
-    first[np.unique(received, return_index=True)[1]] = 1
-    return routing.answer(first).astype(bool).tolist()
-
-
 def read_docstrings(task: Conversion) -> Part:
     sources = mpi.run_on_root(task.comm, "looking for Python modules", find_modules)
     if not sources:
@@ -113,12 +97,11 @@ def read_docstrings(task: Conversion) -> Part:
     with mpi.agreed(task.comm, "reading Python modules"):
         for source in sources[begin:end]:
             documents += parse_docstrings(source.module, source.path.read_bytes())
-    firsts = flag_first_copies(task.comm, [document.text for document in documents])
+    copies = flag_repeats(task.comm, string_keys(TEXT, [document.text for document in documents]))
     with mpi.agreed(task.comm, "reading Python modules"):
-        for document in compress(documents, firsts):
+        for document in (document for document, is_copy in zip(documents, copies, strict=True) if not is_copy):
             parts = document.module.split(".")
             labels = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
             texts = {"title": document.name.rpartition(".")[2].partition("#")[0], "text": document.text}
             corpus.add(document.name, [[texts[field.name]] for field in corpus.fields], labels, "")
-    task.log.detail(f"docstrings of {len(sources):,} modules: read; computing features")
     return vectorise(task, corpus)

@@ -193,5 +193,4 @@ def read_h5ad(task: Conversion) -> Part:
                 high = min(low + ROWS, end)
                 columns: dict[str, Any] = {name: _column(file, "obs", name, low, high, matrix.n_rows) for name in used}
                 describe_rows(rows, Batch(high - low, columns, row_namer(path, low)), roles, options)
-    task.log.detail(f"{path}: read")
     return finish(task, rows)

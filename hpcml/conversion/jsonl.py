@@ -24,7 +24,7 @@ from hpcml.conversion.part import Part
 from hpcml.conversion.split import check_split_name, conflicting_splits_error, no_splits_error
 from hpcml.conversion.text import Corpus, vectorise
 from hpcml.conversion.vocabulary import OTHER_KEYS, PLAIN, Field
-from hpcml.data.descriptors import Descriptors, read_descriptors
+from hpcml.data.descriptors import Descriptors
 from hpcml.errors import DataError, nearest, repeated
 from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, open_decompressed, read_lines, uncompressed_size
 from hpcml.files.opening import decoded
@@ -41,9 +41,7 @@ MAX_KEYS = 100  # keys of documents kept for error messages
 
 def read_bioasq(task: Conversion) -> Part:
     (path,) = task.inputs
-    comm, names = task.comm, task.options.descriptors
-    descriptors = None if names is None else mpi.run_on_root(comm, f"reading {names}", lambda: read_descriptors(names))
-    unknown: set[str] = set()
+    comm, unknown = task.comm, set[str]()
     closed: list[bool] = []
     corpus = Corpus(task)
     is_small = mpi.run_on_root(task.comm, f"reading {task.input_name}", lambda: uncompressed_size(path)) <= WHOLE_BYTES
@@ -51,7 +49,7 @@ def read_bioasq(task: Conversion) -> Part:
     with reading(task):
         for where, article in _read_whole_file(path, task) if is_small else _read_lines(task, path, begin, end, closed):
             with task.bad.at(where):
-                document = parse_document(_to_document(article, descriptors, unknown), corpus.fields)
+                document = parse_document(_to_document(article, task.descriptors, unknown), corpus.fields)
                 if not document.row_id:
                     raise ValueError("no pmid; expected the PubMed identifier")
                 corpus.add(*document[:4])
@@ -59,12 +57,9 @@ def read_bioasq(task: Conversion) -> Part:
         raise DataError(f"{path}: ends within its list of articles; download it again")
     missing = sorted(set().union(*comm.allgather(unknown)))
     if missing:
-        task.log(f"note: {len(missing):,} headings are not in {names}, such as {named(missing[0])!r}; they keep their names")
-    task.log.detail(f"{path}: all articles read; computing features")
-    part = vectorise(task, corpus)
-    if descriptors is not None:
-        part.label_titles = descriptors.titles(part.labels["Y"])
-    return part
+        first = f"such as {named(missing[0])!r}"
+        task.log(f"note: {len(missing):,} headings are not in {task.options.descriptors}, {first}; they keep their names")
+    return vectorise(task, corpus)
 
 
 def _to_document(article: Any, descriptors: Descriptors | None, unknown: set[str]) -> Any:
@@ -250,7 +245,6 @@ def read_jsonl(task: Conversion) -> Part:
     if ignores_splits and not mpi.agreed_any(task.comm, has_splits):
         raise no_splits_error()
     check_fields(task, corpus)
-    task.log.detail(f"{path}: all documents read; computing features")
     return vectorise(task, corpus)
 
 

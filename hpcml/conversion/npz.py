@@ -226,7 +226,6 @@ def read_npz(task: Conversion) -> Part:
                 columns.setdefault("y", list(islice(lines, n)))
                 describe_rows(rows, Batch(n, columns, row_namer(path, low)), roles, options, by_number=Y is not None)
             next(lines, None)  # checks the number of lines
-    task.log.detail(f"{path}: read")
     return finish(task, rows, None if Y is None else label_names or [str(label) for label in range(n_labels)])
 
 

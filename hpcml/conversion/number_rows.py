@@ -232,18 +232,17 @@ class NumberRows(LabelledRows):
         keep = np.array([name not in names for name in known], dtype=bool)
         self.feature_names, self.n_features = list(compress(known, keep)), int(keep.sum())
         before, self.X = self.X, RowBuffer(self.scratch, self.X.indices.dtype.type, with_data=True)
-        new_column, indptr = np.cumsum(keep) - 1, before.indptr[:]
+        self.column_of, indptr = np.where(keep, np.cumsum(keep) - 1, -1).__getitem__, before.indptr[:]
         for begin, end in row_pieces(indptr):
             entries = slice(int(indptr[begin]), int(indptr[end]))
-            indices, rows = before.indices[entries], np.repeat(np.arange(end - begin), np.diff(indptr[begin : end + 1]))
-            is_kept = keep[indices]
-            lengths = np.bincount(rows[is_kept], minlength=end - begin)
-            self.X.append(lengths, new_column[indices[is_kept]], before.data[entries][is_kept])
+            self.add(NumberSlice(np.diff(indptr[begin : end + 1]), before.indices[entries], before.data[entries]))
+        self.dropped = 0
 
 
 def finish(
     task: Conversion, rows: NumberRows, label_names: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> Part:
+    task.log.detail(f"{task.input_name}: read")
     keys, groups = rows.row_keys(task.comm)
     splits = row_splits(task, keys, groups, rows.splits or None)
     about = {"n_features": rows.n_features, "feature_names": rows.feature_names, "dropped": rows.dropped}

@@ -23,12 +23,11 @@ from hpcml.conversion.labels import LabelValues, missing_names, similar_names
 from hpcml.conversion.split import RowSplits
 from hpcml.conversion.vocabulary import TextSettings, merge_terms
 from hpcml.data.dataset import UNKNOWN
-from hpcml.data.row_keys import GROUP, ID, name_key
+from hpcml.data.row_keys import GROUP, ID, flag_repeats, name_key
 from hpcml.errors import DataError, OptionError, repeated
 from hpcml.files.hdf5 import Strings
 from hpcml.files.spool import SLICE, DiskArray, DiskStrings, slices
 from hpcml.log import named, plural
-from hpcml.mpi.routing import Routing
 
 BUFFERED = 1 << 16  # rows and labels held in memory
 
@@ -143,15 +142,9 @@ def check_ids(task: Conversion, rows: LabelledRows) -> None:
     with_id = np.flatnonzero(keys)
     if task.options.unique_ids and not mpi.agreed_any(comm, bool(with_id.size)):
         raise OptionError("unique_ids", True, "has no effect on rows without ids; name the id column with --id, or remove it")
-    routing = Routing(comm, (keys[with_id] % np.uint64(comm.size)).astype(np.int64))
-    received = routing.send(keys[with_id])  # in the order of the rows
-    order = np.argsort(received, kind="stable")
-    is_repeat = np.zeros(received.size, bool)
-    is_repeat[order[1:]] = received[order[1:]] == received[order[:-1]]
-    if not mpi.agreed_any(comm, bool(is_repeat.any())):
+    repeats, sentence = with_id[flag_repeats(comm, keys[with_id])], ""
+    if not mpi.agreed_any(comm, bool(repeats.size)):
         return
-    repeats = with_id[routing.answer(is_repeat)]
-    sentence = ""
     with mpi.agreed(comm, f"reading {task.input_name}"):
         if repeats.size:
             row = int(repeats[0])
@@ -169,7 +162,7 @@ def check_ids(task: Conversion, rows: LabelledRows) -> None:
 
 @dataclass
 class Part:
-    """This rank's rows. Everything except rows, `row_numbers` and `dropped` is equal on all ranks."""
+    """This rank's rows. Everything except rows, `titles`, `row_numbers` and `dropped` is equal on all ranks."""
 
     matrices: dict[str, RowBuffer]  # X (without `data`: all values 1), Y and, if any, unknown labels
     labels: dict[str, list[str]]  # column names of each label matrix
@@ -180,7 +173,8 @@ class Part:
     row_ids: RowIds | None = None
     feature_names: Strings | None = None
     text: TextSettings | None = None
-    label_titles: Sequence[str] | None = None  # "" for none; None: unknown
+    label_titles: Sequence[str] | None = None  # "" for none; None: from --descriptors, --like or `titles`
+    titles: dict[str, str] = field(default_factory=dict)  # of labels in this rank's rows; those of the last rank are used
     row_numbers: dict[str, np.ndarray] = field(default_factory=dict)  # other numbers per row, stored in group `rows`
     unlabelled: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # row numbers
     dropped: int = 0  # values (text: word occurrences) of features that are not in --like

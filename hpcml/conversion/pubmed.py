@@ -24,7 +24,6 @@ from hpcml.conversion.conversion import BadRecords, Conversion, reading
 from hpcml.conversion.part import Part
 from hpcml.conversion.split import check_sizes, draw_test_rows
 from hpcml.conversion.text import Corpus, vectorise
-from hpcml.data.descriptors import read_descriptors
 from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.files.lines import DAMAGE, open_decompressed
 from hpcml.log import Progress, plural
@@ -242,12 +241,11 @@ def select_latest(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
 
 
 def read_pubmed(task: Conversion) -> Part:
-    corpus, comm, names = Corpus(task), task.comm, task.options.descriptors
+    corpus, comm, descriptors = Corpus(task), task.comm, task.descriptors
     for field in corpus.fields:
         if field.name not in (*FIELDS, *ABSTRACT):
             where = f"--fields {field.name}" if task.like is None else f"--like {task.like.path}"
             raise ConfigError(f"{where}: PubMed records have no field {field.name!r}; expected {', '.join(FIELDS)}")
-    descriptors = None if names is None else mpi.run_on_root(comm, f"reading {names}", lambda: read_descriptors(names))
     options, years = task.options, parse_years(task.options.test_years)
     keys = array("q")  # of records and deletions, in order
     row_year, indexing = array("h"), array("B")
@@ -322,17 +320,5 @@ def read_pubmed(task: Conversion) -> Part:
         "year": np.frombuffer(row_year, dtype=np.int16)[is_latest_record],
         "indexing": np.frombuffer(indexing, dtype=np.uint8)[is_latest_record],
     }
-    # Titles from --descriptors, otherwise from --like, otherwise from the last record.
-    labels, known = part.labels["Y"], set(part.labels["Y"])
-    titles: dict[str, str] = {}
-    for rank_titles in comm.allgather({ui: name for ui, name in last_titles.items() if ui in known}):
-        titles |= rank_titles
-    if task.like is not None and (own := task.like.titles(len(labels))) is not None:
-        titles |= {name: title for name, title in zip(labels, own, strict=True) if title}
-    if descriptors is not None:
-        by_file = {name: title for name, title in zip(labels, descriptors.titles(labels), strict=True) if title}
-        if labels and not by_file:
-            raise OptionError("descriptors", descriptors.path, f"contains none of the labels, such as {labels[0]!r}; remove it")
-        titles |= by_file
-    part.label_titles = [titles.get(name, "") for name in labels]
+    part.titles = last_titles
     return part

@@ -15,7 +15,7 @@ from hpcml import mpi
 from hpcml.conversion.conversion import Block, Conversion, LineLocation, read_names, reading
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
 from hpcml.conversion.part import Part
-from hpcml.data.svmlight import BINARY, MAX_INDEX, Rows, blank_lines, label_name, padded, parse_lines, row_line_numbers
+from hpcml.data.svmlight import BINARY, MAX_INDEX, Rows, blank_lines, join_lines, label_name, parse_lines, row_line_numbers
 from hpcml.errors import DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, byte_range, line_blocks, open_decompressed
 
@@ -39,7 +39,7 @@ def _blocks(
 ) -> Iterator[Rows]:
     for offset, lines in line_blocks(path, begin, end, max_line=task.max_line):
         lines = b"\n" + lines.partition(b"\n")[2] if is_xmc and offset == 0 else lines
-        text, bad = np.frombuffer(padded(lines), dtype=np.uint8), dict[int, str]()
+        text, bad = np.frombuffer(join_lines(lines), dtype=np.uint8), dict[int, str]()
         while True:
             wrong: dict[int, str] = {}
             rows = parse_lines(text, is_xmc or task.options.zero_based, wrong)
@@ -84,7 +84,6 @@ def read_svmlight(task: Conversion) -> Part:
     rows.feature_names = None  # even if --like has feature names
     if task.like is None:
         rows.n_features = int(mpi.allreduce_max(task.comm, width))
-    task.log.detail(f"{path}: read")
     return finish(task, rows, columns=columns)
 
 
@@ -122,5 +121,4 @@ def read_xmc(task: Conversion) -> Part:
     _, (n_read,) = mpi.exclusive_sum(task.comm, [rows.X.n_rows])
     if n_read + task.bad.skipped != n_rows:
         raise DataError(f"{path}: {n_read} rows, but line 1 says {n_rows}; the file is truncated or has empty lines")
-    task.log.detail(f"{path}: read")
     return finish(task, rows, label_names or [str(label) for label in range(n_labels)])

@@ -4,10 +4,8 @@ import numpy as np
 
 from hpcml.kernels import njit
 from hpcml.kernels.elementary import erfc, exp, log
+from hpcml.kernels.row_keys import GOLDEN, mix
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_11, _27, _30, _31 = (np.uint64(n) for n in (11, 27, 30, 31))
 MAX_WORDS = 2048  # background words of a row; the probability of more is below 1e-20
 MAX_MENTIONS = 128
 MAX_COUNT = 64  # occurrences of a word in a row
@@ -16,12 +14,8 @@ MAX_COUNT = 64  # occurrences of a word in a row
 @njit
 def _uniform(state):
     """Return the next number in [0, 1) of SplitMix64 (Steele, Lea & Flood 2014); state[0] is uint64."""
-    state[0] += _GOLDEN
-    x = state[0]
-    x = (x ^ (x >> _30)) * _M1
-    x = (x ^ (x >> _27)) * _M2
-    x ^= x >> _31
-    return np.float64(x >> _11) * 2.0**-53
+    state[0] += GOLDEN
+    return np.float64(mix(state[0]) >> np.uint64(11)) * 2.0**-53
 
 
 @njit

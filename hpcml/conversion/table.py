@@ -28,12 +28,12 @@ from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus, Values, vectorise
 from hpcml.conversion.vocabulary import PLAIN, Field
 from hpcml.data.in_memory import is_missing
+from hpcml.data.row_keys import flag_repeats
 from hpcml.data.svmlight import label_name
 from hpcml.errors import ConfigError, DataError, OptionError, nearest_name, repeated
 from hpcml.files.spool import DiskArray
 from hpcml.files.table import split_names
 from hpcml.log import is_unicode, named
-from hpcml.mpi.routing import Routing
 from hpcml.options import quoted_name
 
 PANDAS_INDEX = re.compile(r"(Unnamed: 0(\.\d+)?|__index_level_\d+__)?")
@@ -206,9 +206,8 @@ def leave_out_columns(task: Conversion, rows: NumberRows, search: RowNumberSearc
         elif all(name in ids for *_, ids in parts):
             with mpi.agreed(comm, "comparing identifiers"):
                 values = search.ids[name][:]
-                values = values[np.abs(values) < EXACT].astype(np.int64)
-            received = Routing(comm, values % comm.size).send(values)
-            if not mpi.agreed_any(comm, np.unique(received).size < received.size):
+                keys = values[np.abs(values) < EXACT].astype(np.int64).view(np.uint64)
+            if not mpi.agreed_any(comm, bool(flag_repeats(comm, keys).any())):
                 detected[name] = "unique whole numbers"
     reasons = {**reasons, **detected}
     if reasons:
@@ -271,7 +270,6 @@ def read_table(
                     search.add(part)
     if rows is not None:
         leave_out_columns(task, rows, search, reasons)
-    task.log.detail(f"{what}: all rows read; computing features")
     return finish(task, rows) if corpus is None else vectorise(task, corpus)
 
 

@@ -178,6 +178,7 @@ def read_stop_words(path: Path) -> list[str]:
 def vectorise(task: Conversion, corpus: Corpus) -> Part:
     """Weights are from the training rows or from --like. Collective."""
     comm, like, dropped = task.comm, task.like, 0
+    task.log.detail(f"{task.input_name}: read; computing features")
     with mpi.agreed(comm, "computing features"):
         corpus.close_block(is_last=True)
     keys, groups = corpus.row_keys(comm)

@@ -11,10 +11,11 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import NAMES, UNKNOWN, UNLABELLED, DataFile, split_or_all
-from hpcml.data.in_memory import BLOCK, find_out_of_range, find_unsorted_entry, row_of
+from hpcml.data.in_memory import BLOCK, find_decrease, find_out_of_range, find_unsorted_entry, row_of
 from hpcml.data.shard import read_slab, split_bounds
 from hpcml.files.hdf5 import NAME_CHUNK, WRITTEN_BY, readable
 from hpcml.files.untrusted import attributes, text_of
+from hpcml.kernels import rows as kernels
 from hpcml.log import joined, label_with_title, named, plural, size
 from hpcml.partition import bounds_by_weight, even_range
 
@@ -106,14 +107,9 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
             indptr, nnz = dataset.map(f"{name}/indptr"), dataset.file[f"{name}/indices"].shape[0]
             if begin == 0 and indptr[0] != 0:
                 raise dataset.damage_error(f"{name}/indptr: begins with {indptr[0]}, but expected 0", "the file")
-            for first in range(begin, end, BLOCK):
-                block = indptr[first : min(first + BLOCK, end) + 1]
-                falls = np.flatnonzero(block[1:] < block[:-1])  # differences could overflow
-                if falls.size:
-                    row = first + int(falls[0])
-                    raise dataset.damage_error(
-                        f"{name}/indptr: row {row}: falls from {indptr[row]} to {indptr[row + 1]}", "the file"
-                    )
+            if (fall := find_decrease(indptr[begin : end + 1])) >= 0:
+                row, (low, high) = begin + fall, indptr[begin + fall :][:2]
+                raise dataset.damage_error(f"{name}/indptr: row {row}: falls from {low} to {high}", "the file")
             if end == dataset.n_rows and indptr[end] != nnz:
                 raise dataset.damage_error(f"{name}/indptr: ends with {indptr[end]}, but there are {nnz} entries", "the file")
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
@@ -207,15 +203,10 @@ def _count_labels(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
         total = np.zeros(dataset.n_labels, dtype=np.int64)
         with mpi.agreed(comm, f"reading {dataset.path}"):
             rows = dataset.split(name)
-            begin, end = even_range(rows.size, comm.rank, comm.size)
-            while begin < end:
-                last = min(begin + max(1, BLOCK // 16), end)
-                shard = read_slab(dataset, rows, begin, last)
-                chosen = np.zeros(shard.y_indptr.size - 1, dtype=bool)
-                chosen[shard.rows] = True
-                labels = shard.y_indices[np.repeat(chosen, np.diff(shard.y_indptr))]
-                total += np.bincount(labels, minlength=total.size)
-                begin = last
+            first, last = even_range(rows.size, comm.rank, comm.size)
+            for begin in range(first, last, BLOCK // 16):
+                shard = read_slab(dataset, rows, begin, min(begin + BLOCK // 16, last))
+                kernels.count_labels(shard.y_indptr, shard.y_indices, shard.rows, total)
         counts[name] = mpi.allreduce_sum(comm, total)
     return counts
 

@@ -62,6 +62,15 @@ def groups_of(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.append(first, keys.size), order
 
 
+def flag_repeats(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
+    """Return a mask of the keys (uint64) that occur earlier, on this rank or a lower one. Collective over `comm`."""
+    routing = Routing(comm, (keys % np.uint64(comm.size)).astype(np.int64))
+    begins, rows = groups_of(routing.send(keys))
+    is_repeat = np.ones(rows.size, bool)
+    is_repeat[rows[begins[:-1]]] = False
+    return routing.answer(is_repeat)
+
+
 def find_key_values(comm: mpi.Comm, known: np.ndarray, values: np.ndarray, requested: np.ndarray) -> np.ndarray:
     """Return the largest value (int32 ≥ 0) of each requested key on any rank; −1 if unknown. Collective over `comm`."""
     size = np.uint64(comm.size)

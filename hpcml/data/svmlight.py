@@ -46,7 +46,6 @@ INDEX, TOKEN = re.compile(rb"[+-]?[0-9]+"), re.compile(rb"\S+")
 MAX_INDEX_LENGTH = 4000  # digits; a longer index is out of range anyway
 BEYOND_FLOAT32 = (2 - 2**-24) * 2.0**127  # the smallest double that float32 rounds to infinity
 MAX_SHOWN = 100  # bytes of a token in a message
-PADDING = b"\n" * 8  # after every text, because kernels read eight bytes at a time
 STANDARD_INPUT = "-"
 BLOCK_BYTES = 1 << 23
 PATIENCE = 1.0  # seconds to wait for a full block from a pipe before a partial one is processed
@@ -65,25 +64,25 @@ class Rows(NamedTuple):
     width: int  # largest index + 1, values of 0 included
 
 
-def padded(*lines: bytes) -> bytearray:
-    """Join lines as the kernels require: the last line ended, followed by PADDING."""
+def join_lines(*lines: bytes) -> bytearray:
+    """Join lines as the kernels require: the last line ends with a newline."""
     last = next((chunk for chunk in reversed(lines) if chunk), b"\n")
-    return bytearray().join([*lines, b"" if last.endswith(b"\n") else b"\n", PADDING])
+    return bytearray().join([*lines, b"" if last.endswith(b"\n") else b"\n"])
 
 
 def parse_lines(text: np.ndarray, zero_based: bool, wrong: dict[int, str]) -> Rows:
-    """Return the rows of `text` (uint8, `padded`), without zeros; invalid lines (from 0) and reasons are added to `wrong`."""
-    size, first = text.size - len(PADDING), 0 if zero_based else 1
-    n_lines = int(np.count_nonzero(text[:size] == kernels.NEWLINE))
+    """Return the rows of `text` (uint8, `join_lines`), without zeros; invalid lines (from 0) and reasons are added to `wrong`."""
+    size, first = text.size, 0 if zero_based else 1
+    n_lines = int(np.count_nonzero(text == kernels.NEWLINE))
     # A pair has at least four bytes, a label two; pages that are not written take no memory.
     lengths, label_lengths = np.empty(n_lines, dtype=np.int64), np.empty(n_lines, dtype=np.int64)
     indices, data = np.empty(size // 4 + 1, dtype=np.int32), np.empty(size // 4 + 1, dtype=np.float32)
     labels = np.empty(size // 2 + 1)
     n_rows, n_pairs, n_labels, width, disordered = kernels.parse_lines(
-        text, size, first, MAX_INDEX + first, lengths, indices, data, label_lengths, labels
+        text, first, MAX_INDEX + first, lengths, indices, data, label_lengths, labels
     )
     if n_rows < 0:
-        return parse_slowly(text[:size].tobytes(), zero_based, wrong)
+        return parse_slowly(text.tobytes(), zero_based, wrong)
     label_lengths, labels = label_lengths[:n_rows], labels[:n_labels]
     if disordered:
         labels = labels[np.lexsort((labels, np.repeat(np.arange(n_rows), label_lengths)))]
@@ -166,8 +165,8 @@ def row_line_numbers(text: np.ndarray) -> list[int]:
 
 
 def blank_lines(text: np.ndarray, lines: Container[int]) -> np.ndarray:
-    every = enumerate(io.BytesIO(text[: -len(PADDING)].tobytes()))
-    return np.frombuffer(padded(*(b"\n" if number in lines else line for number, line in every)), dtype=np.uint8)
+    every = enumerate(io.BytesIO(text.tobytes()))
+    return np.frombuffer(join_lines(*(b"\n" if number in lines else line for number, line in every)), dtype=np.uint8)
 
 
 def label_name(label: float) -> str:
@@ -266,7 +265,7 @@ class LineReader:
         return bytes(received)
 
     def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
-        """Return `n` pieces of lines, `padded`, each with the number of lines before it; [] at the end, None if a pipe is slow."""
+        """Return `n` pieces of lines, each with the number of lines before it; [] at the end, None if a pipe is slow."""
         chunks, size, end = [self.tail], len(self.tail), 0
         while not end and (chunk := self._read(self.block_bytes)) != b"":
             if chunk is None:
@@ -279,14 +278,14 @@ class LineReader:
                 raise long_line(self.name, self.n_lines + 1, self.max_line)
         self.tail = chunks[-1][end:] if end else b""
         chunks[-1] = chunks[-1][: end or None]
-        block = padded(*chunks)
+        block = join_lines(*chunks)
         if block.find(b"\n") > self.max_line:  # a later line lies in one chunk
             raise long_line(self.name, self.n_lines + 1, self.max_line)
-        text, size, bounds, pieces = np.frombuffer(block, dtype=np.uint8), len(block) - len(PADDING), [0], []
+        text, size, bounds, pieces = np.frombuffer(block, dtype=np.uint8), len(block), [0], []
         for target in even_bounds(size, n)[1:].tolist():
             bounds.append(block.find(b"\n", target - 1) + 1 if target > bounds[-1] else bounds[-1])
         for begin, end in pairwise(bounds if size else []):
-            pieces.append((text[begin : end + len(PADDING)], self.n_lines))
+            pieces.append((text[begin:end], self.n_lines))
             self.n_lines += int(np.count_nonzero(text[begin:end] == kernels.NEWLINE))
         return pieces
 
@@ -325,7 +324,7 @@ class SvmlightStream:
             if comm.rank == 0:
                 self._lines = LineReader(source, block_bytes, max_line)
         with mpi.node_first(comm):  # compile the kernel
-            parse_lines(np.frombuffer(padded(b"1 1:1\n"), dtype=np.uint8), zero_based, {})
+            parse_lines(np.frombuffer(join_lines(b"1 1:1\n"), dtype=np.uint8), zero_based, {})
 
     def __enter__(self) -> Self:
         return self

@@ -126,23 +126,13 @@ def _rounded(density, j, v):
 
 
 @njit
-def _cell_masses(values, v, precision, bandwidth, out):
-    """out[i] = the mass of v's cell under a Gaussian at values[i], rounded to a multiple of δ."""
-    for i in range(values.size):
-        value = np.rint(values[i] / precision) * precision
-        out[i] = cell_mass(v - value, precision, bandwidth)
-
-
-@njit
 def _sum_values(density, j, c, v):
     """P(v | c) of a feature with few values."""
-    begin, end = density.starts[j], density.starts[j + 1]
-    total, masses = 0.0, np.empty(end - begin)
-    v = _rounded(density, j, v)
-    _cell_masses(density.values[begin:end], v, density.precisions[j], density.bandwidths[j, c], masses)
-    for i in range(begin, end):
+    total, v = 0.0, _rounded(density, j, v)
+    for i in range(density.starts[j], density.starts[j + 1]):
         if density.masses[i, c] > 0:
-            total += density.masses[i, c] * masses[i - begin]
+            distance = v - _rounded(density, j, density.values[i])
+            total += density.masses[i, c] * cell_mass(distance, density.precisions[j], density.bandwidths[j, c])
     return total
 
 

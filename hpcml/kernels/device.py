@@ -36,8 +36,8 @@ class CompilationError(Exception):
 
 
 def _of_cpu(kernel):
-    """A CPU kernel compiled for the device, with erf and erfc of the device."""
-    names = {**kernel.py_func.__globals__, "erf": math.erf, "erfc": math.erfc}
+    """A CPU kernel compiled for the device, with erfc of the device."""
+    names = {**kernel.py_func.__globals__, "erfc": math.erfc}
     return cuda.jit(device=True)(FunctionType(kernel.py_func.__code__, names))
 
 
@@ -101,103 +101,70 @@ def _sum_values(starts, values, masses, precision, bandwidth, j, c, v):
 
 
 @cuda.jit(device=True)
-def _feature_mass(density, j, c, v):
-    """max(P(v | c) / δ, floor) for a value v that is not stored with feature j."""
-    _counts, precisions, bandwidths, lows, starts, values, masses, _logs, table_starts, tables, shifts, floor = density
-    precision, bandwidth = precisions[j], bandwidths[j, c]
+def _density(density, j, c, v):
+    """P'(v | c) of feature j, as a logarithm to add and a factor ≥ `floor`."""
+    counts, precisions, bandwidths, lows, starts, values, masses, logs, table_starts, tables, shifts, floor = density
+    if counts[j] < 2:
+        return 0.0, 1.0
+    precision, bandwidth, end = precisions[j], bandwidths[j, c], starts[j + 1]
+    at = _first_at_least(values, starts[j], end, v)
+    if at < end and values[at] == v:
+        return logs[at, c], 1.0
     v = _rint(v / precision) * precision
-    if starts[j] < starts[j + 1]:
-        return max(_sum_values(starts, values, masses, precision, bandwidth, j, c, v) / precision, floor)
-    k = j * bandwidths.shape[1] + c
-    position = (v - lows[j, c]) * (PER_BANDWIDTH / bandwidth) + shifts[j, c]  # the first cell lies `shift` cells below the minimum
-    return max(_mass_in_table(tables, table_starts[k], table_starts[k + 1], position) / precision, floor)
+    if starts[j] < end:
+        mass = _sum_values(starts, values, masses, precision, bandwidth, j, c, v)
+    else:
+        k = j * bandwidths.shape[1] + c
+        position = (v - lows[j, c]) * (PER_BANDWIDTH / bandwidth) + shifts[j, c]  # `shift` cells lie below the minimum
+        mass = _mass_in_table(tables, table_starts[k], table_starts[k + 1], position)
+    return 0.0, max(mass / precision, floor)
 
 
 @cuda.jit(device=True)
-def _value_at(density, j, v):
-    """Index of the value v among the stored values of feature j, or −1."""
-    starts, values = density[4], density[5]
-    i = _first_at_least(values, starts[j], starts[j + 1], v)
-    return i if i < starts[j + 1] and values[i] == v else -1
-
-
-@cuda.jit
-def density_dense(density, priors, X, out):
-    """out[i, c] = priors[c] + Σ_j log P'(X[i, j] | c); one logarithm per group of tables."""
-    i, c = divmod(cuda.grid(1), out.shape[1])
-    if i >= out.shape[0]:
-        return
-    counts, starts, logs = density[0], density[4], density[7]
-    total, product, waiting = priors[c], 1.0, 0
-    for j in range(X.shape[1]):
-        if counts[j] < 2:
-            continue
-        v = np.float64(X[i, j])
-        at = _value_at(density, j, v)
-        if at >= 0:
-            total += logs[at, c]
-        elif starts[j] < starts[j + 1]:
-            total += math.log(_feature_mass(density, j, c, v))
-        else:
-            product *= _feature_mass(density, j, c, v)
-            waiting += 1
-            if waiting == PRODUCT:
-                total += math.log(product)
-                product, waiting = 1.0, 0
-    out[i, c] = total + math.log(product)
-
-
-@cuda.jit
-def density_sparse(density, priors, zeros, indptr, indices, data, out):
-    """out[i, c] = priors[c] + Σ log P'(x_j | c) − zeros[j, c] over the stored x_j of row i."""
-    i, c = divmod(cuda.grid(1), out.shape[1])
-    if i >= out.shape[0]:
-        return
-    counts, logs = density[0], density[7]
-    total = priors[c]
-    for k in range(indptr[i], indptr[i + 1]):
-        j = indices[k]
-        if counts[j] < 2:
-            continue
-        v = np.float64(data[k])
-        at = _value_at(density, j, v)
-        total -= zeros[j, c]
-        total += logs[at, c] if at >= 0 else math.log(_feature_mass(density, j, c, v))
-    out[i, c] = total
-
-
-@cuda.jit(device=True)
-def _gaussian_log(gaussians, j, c, v):
-    """log P(v | c) of feature j."""
+def _gaussian(gaussians, j, c, v):
+    """P(v | c) of feature j, as `_density`."""
     precisions, means, deviations, floor = gaussians
     precision = precisions[j]
     away = (_rint(v / precision) * precision if precision > 0 else v) - means[j, c]
     half, deviation = precision / 2, deviations[j, c]
-    return math.log(max(_below((away + half) / deviation) - _below((away - half) / deviation), floor))
+    return 0.0, max(_below((away + half) / deviation) - _below((away - half) / deviation), floor)
 
 
-@cuda.jit
-def gaussian_dense(gaussians, priors, X, out):
-    """out[i, c] = priors[c] + Σ_j log P(X[i, j] | c)."""
-    i, c = divmod(cuda.grid(1), out.shape[1])
-    if i >= out.shape[0]:
-        return
-    total = priors[c]
-    for j in range(X.shape[1]):
-        total += _gaussian_log(gaussians, j, c, np.float64(X[i, j]))
-    out[i, c] = total
+def _kernels(terms):
+    """Kernels for dense rows, with one logarithm per PRODUCT factors, and for sparse rows; see `_density` for `terms`."""
+
+    @cuda.jit
+    def add_dense(densities, priors, X, out):
+        """out[i, c] = priors[c] + Σ_j log P(X[i, j] | c)."""
+        i, c = divmod(cuda.grid(1), out.shape[1])
+        if i >= out.shape[0]:
+            return
+        total, product = priors[c], 1.0
+        for j in range(X.shape[1]):
+            logarithm, factor = terms(densities, j, c, np.float64(X[i, j]))
+            total += logarithm
+            product *= factor
+            if j % PRODUCT == PRODUCT - 1:
+                total += math.log(product)
+                product = 1.0
+        out[i, c] = total + math.log(product)
+
+    @cuda.jit
+    def add_sparse(densities, priors, zeros, indptr, indices, data, out):
+        """out[i, c] = priors[c] + Σ log P(x_j | c) − zeros[j, c] over the stored x_j of row i."""
+        i, c = divmod(cuda.grid(1), out.shape[1])
+        if i >= out.shape[0]:
+            return
+        total = priors[c]
+        for k in range(indptr[i], indptr[i + 1]):
+            logarithm, factor = terms(densities, indices[k], c, np.float64(data[k]))
+            total += logarithm + math.log(factor) - zeros[indices[k], c]
+        out[i, c] = total
+
+    return add_dense, add_sparse
 
 
-@cuda.jit
-def gaussian_sparse(gaussians, priors, zeros, indptr, indices, data, out):
-    """out[i, c] = priors[c] + Σ log P(x_j | c) − zeros[j, c] over the stored x_j of row i."""
-    i, c = divmod(cuda.grid(1), out.shape[1])
-    if i >= out.shape[0]:
-        return
-    total = priors[c]
-    for k in range(indptr[i], indptr[i + 1]):
-        total += _gaussian_log(gaussians, indices[k], c, np.float64(data[k])) - zeros[indices[k], c]
-    out[i, c] = total
+DENSITY, GAUSSIAN = _kernels(_density), _kernels(_gaussian)
 
 
 @cuda.jit

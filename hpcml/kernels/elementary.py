@@ -23,9 +23,6 @@ _MAGIC_BITS = np.int64(0x4338000000000000)
 _ROOT_HALF_BITS = np.int64(0x3FE6A09E667F3BCD)
 _E = tuple(1.0 / math.factorial(n) for n in range(14))
 _L = tuple(2.0 / (2 * n + 1) for n in range(11))  # 2 artanh(s) = Σ _L[n] s^(2n + 1), |s| < 0.172
-_QUARTER_TURN = 1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21
-_S = tuple((-1) ** n / math.factorial(2 * n + 1) for n in range(9))
-_C = tuple((-1) ** n / math.factorial(2 * n) for n in range(9))
 _F = tuple((-1) ** n * 1.1283791670955126 / (math.factorial(n) * (2 * n + 1)) for n in range(20))  # of erf: 2/√π · …
 _F0, _F0_LOW = 0.1283791670955126, -1.2420116002463032765e-17  # 2/√π − 1 and its rounding error
 _F1_LOW = 1.3391897206030648759e-17  # rounding error of _F[1]
@@ -292,17 +289,6 @@ def _tail(x):
 
 
 @njit(forceinline=True)
-def erf(x):
-    size = abs(x)
-    small = size < _TAIL_FROM
-    part, lack_part = _odd_part(x if small else 0.0)
-    near, lack = _sum(x, part)
-    tail = 1.0 - _tail(_TAIL_FROM if small else size)
-    value = near + (lack + lack_part) if small else tail if x > 0.0 else -tail
-    return x if x != x or x == 0.0 else value
-
-
-@njit(forceinline=True)
 def erfc(x):
     size = abs(x)
     small = size < _TAIL_FROM
@@ -312,56 +298,3 @@ def erfc(x):
     tail = _tail(_TAIL_FROM if small else size)
     value = near + (lack + lack_near - lack_part) if small else tail if x > 0.0 else 2.0 - tail
     return x if x != x else value
-
-
-@njit(forceinline=True)
-def _turned(x):
-    """n, r and the rounding error of r: x = n π/2 + r, |r| ≤ π/4; |x| < 2^20."""
-    shifted = x * (2.0 / math.pi) + _MAGIC
-    whole = shifted - _MAGIC
-    high = x - whole * _QUARTER_TURN[0]
-    next_part = whole * _QUARTER_TURN[1]
-    r = high - next_part
-    low = ((high - r) - next_part) - whole * _QUARTER_TURN[2]
-    near = r + low
-    return _bits(shifted) - _MAGIC_BITS, near, (r - near) + low
-
-
-@njit(forceinline=True)
-def _sine(r, low):
-    """sin(r + low) for |r| ≤ π/4."""
-    z = r * r
-    z2 = z * z
-    first, second = _four(z, z2, _S[1], _S[2], _S[3], _S[4]), _four(z, z2, _S[5], _S[6], _S[7], _S[8])
-    return r + (r * (z * (first + second * (z2 * z2))) + (low - 0.5 * z * low))
-
-
-@njit(forceinline=True)
-def _cosine(r, low):
-    """cos(r + low) for |r| ≤ π/4."""
-    z = r * r
-    z2 = z * z
-    first, second = _four(z, z2, _C[2], _C[3], _C[4], _C[5]), (_C[6] + _C[7] * z) + _C[8] * z2
-    half = 0.5 * z
-    near = 1.0 - half
-    return near + (((1.0 - near) - half) + (z2 * (first + second * (z2 * z2)) - r * low))
-
-
-@njit
-def sin(x):
-    """sin(x) for |x| < 2^20; NaN beyond."""
-    if not abs(x) < 2.0**20:
-        return np.nan
-    n, r, low = _turned(x)
-    value = _cosine(r, low) if n & 1 else _sine(r, low) if r != 0.0 else x
-    return -value if n & 2 else value
-
-
-@njit
-def cos(x):
-    """cos(x) for |x| < 2^20; NaN beyond."""
-    if not abs(x) < 2.0**20:
-        return np.nan
-    n, r, low = _turned(x)
-    value = _sine(r, low) if n & 1 else _cosine(r, low)
-    return -value if (n + 1) & 2 else value

@@ -28,8 +28,8 @@ def _over_array(name: str) -> Callable[[ArrayLike], np.ndarray]:
 
 
 _function = by_constant(lambda name: getattr(elementary, name))
-exp, expm1, log, log1p, log2, erf, erfc, sigmoid, softplus, sin, cos = map(
-    _over_array, ("exp", "expm1", "log", "log1p", "log2", "erf", "erfc", "sigmoid", "softplus", "sin", "cos")
+exp, expm1, log, log1p, log2, erfc, sigmoid, softplus = map(
+    _over_array, ("exp", "expm1", "log", "log1p", "log2", "erfc", "sigmoid", "softplus")
 )
 
 

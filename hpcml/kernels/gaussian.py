@@ -24,16 +24,6 @@ class Gaussians(NamedTuple):
 
 
 @njit
-def extremes(indptr, data, low, high):
-    """Lowest and highest stored value of each feature (d); 0 for a feature without values."""
-    for j in range(low.size):
-        if indptr[j] < indptr[j + 1]:
-            low[j] = high[j] = data[indptr[j]]
-        for k in range(indptr[j], indptr[j + 1]):
-            low[j], high[j] = min(low[j], data[k]), max(high[j], data[k])
-
-
-@njit
 def _rounded(value, precision):
     return np.rint(value / precision) * precision if precision > 0 else value
 

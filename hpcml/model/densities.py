@@ -14,7 +14,6 @@ import scipy.sparse as sp
 
 from hpcml.data.in_memory import canonical, check_csr
 from hpcml.kernels import density, elementwise, gaussian
-from hpcml.kernels import joint as kernels
 from hpcml.partition import offsets
 
 # A feature with at most this many distinct values may store them instead of tables.
@@ -117,7 +116,8 @@ class JointBayes:
         ndarray (n_samples, n_classes)
             Columns in the order of `classes_`.
         """
-        return _apply(kernels.log_shares, self.predict_joint_log_proba(X))
+        joint = self.predict_joint_log_proba(X)
+        return np.asarray(joint - _log_of_sum(joint)[:, None])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return P(c | x).
@@ -132,7 +132,8 @@ class JointBayes:
         ndarray (n_samples, n_classes)
             Columns in the order of `classes_`.
         """
-        return _apply(kernels.shares, self.predict_joint_log_proba(X))
+        joint = self.predict_joint_log_proba(X)
+        return elementwise.exp(joint - _log_of_sum(joint)[:, None])
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the log-odds log p_c − log(1 − p_c).
@@ -148,7 +149,9 @@ class JointBayes:
             With two classes, the log-odds of the second one.
         """
         joint = self.predict_joint_log_proba(X)
-        return np.asarray(joint[:, 1] - joint[:, 0]) if self.classes_.size == 2 else _apply(kernels.log_odds, joint)
+        if self.classes_.size == 2:
+            return np.asarray(joint[:, 1] - joint[:, 0])
+        return np.stack([joint[:, c] - _log_of_sum(np.delete(joint, c, axis=1)) for c in range(joint.shape[1])], axis=1)
 
     def confidence(self, X: Any) -> np.ndarray:
         """Return the confidence of the predictions.
@@ -163,10 +166,9 @@ class JointBayes:
         ndarray (n_samples,)
             Largest class probability minus the second largest.
         """
-        joint = self.predict_joint_log_proba(X)
-        out = np.empty(joint.shape[0])
-        kernels.gaps(joint, out)
-        return out
+        joint = np.pad(self.predict_joint_log_proba(X), ((0, 0), (1, 0)), constant_values=-np.inf)  # there may be a single class
+        second, first = np.partition(joint, -2, axis=1)[:, -2:].T - _log_of_sum(joint)
+        return np.asarray(elementwise.exp(first) - elementwise.exp(second))
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the most probable classes.
@@ -185,10 +187,12 @@ class JointBayes:
         return np.asarray(self.classes_[best])
 
 
-def _apply(kernel: Callable[[np.ndarray, np.ndarray], None], joint: np.ndarray) -> np.ndarray:
-    out = np.empty_like(joint)
-    kernel(joint, out)
-    return out
+def _log_of_sum(joint: np.ndarray) -> np.ndarray:
+    """Return log Σ_c exp(joint[i, c]) (n,); −∞ without classes."""
+    largest, total = joint.max(axis=1, initial=-np.inf), np.zeros(joint.shape[0])
+    for column in joint.T:  # in this order, so that the bits are the same everywhere
+        total += elementwise.exp(column - largest)
+    return np.asarray(largest + elementwise.log(total))
 
 
 def to_columns(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -238,8 +242,8 @@ class GaussianDensities(JointBayes):
         X, labels, weights, totals = self._prepare(X, y, sample_weight)
         indptr, rows, data = to_columns(X)
         n_features, n_classes = indptr.size - 1, self.classes_.size
-        low, high = np.zeros((2, n_features))
-        gaussian.extremes(indptr, data, low, high)
+        (low, high), filled = np.zeros((2, n_features)), np.flatnonzero(np.diff(indptr))
+        low[filled], high[filled] = (ufunc.reduceat(data, indptr[filled]) for ufunc in (np.minimum, np.maximum))
         has_zero = np.diff(indptr) < labels.size
         low, high = np.where(has_zero, np.minimum(low, 0), low), np.where(has_zero, np.maximum(high, 0), high)
         counts = count_values(indptr, data, has_zero)

@@ -126,7 +126,7 @@ class KernelDensitiesOnGpu(_OnGpu, KernelDensities):
             *(self.value_count_, self.precision_, self.bandwidth_, self.low_, self.value_start_, self.value_),
             *(self.value_mass_, self.value_log_, self.table_start_, self.table_, np.array(shifts).reshape(ratios.shape)),
         )
-        return device.density_dense, device.density_sparse, (*map(device.to_device, arrays), FLOOR), self.zero_log_
+        return *device.DENSITY, (*map(device.to_device, arrays), FLOOR), self.zero_log_
 
 
 class GaussianDensitiesOnGpu(_OnGpu, GaussianDensities):
@@ -134,4 +134,4 @@ class GaussianDensitiesOnGpu(_OnGpu, GaussianDensities):
         from hpcml.kernels import device
 
         arrays = tuple(map(device.to_device, (self.precision_, self.mean_, self.deviation_)))
-        return device.gaussian_dense, device.gaussian_sparse, (*arrays, FLOOR), self._zero_log()
+        return *device.GAUSSIAN, (*arrays, FLOOR), self._zero_log()

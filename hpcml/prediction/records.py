@@ -24,7 +24,6 @@ from hpcml.conversion.table import Batch, names_in_column, row_namer
 from hpcml.data.shard import NO_ROWS, Shard
 from hpcml.data.svmlight import (
     BLOCK_BYTES,
-    PADDING,
     STANDARD_INPUT,
     LineReader,
     SvmlightStream,
@@ -222,7 +221,7 @@ def _blocks(reader: LineReader) -> Iterator[tuple[bytes, int]]:
     """Yield whole lines and the number of lines before them; waits for slow pipes."""
     while (pieces := reader.pieces(1)) != []:
         for text, first in pieces or ():
-            yield text[: text.size - len(PADDING)].tobytes(), first
+            yield text.tobytes(), first
 
 
 def _part(records: Any, begin: int, end: int) -> Any:

@@ -12,9 +12,9 @@ from hpcml.conversion import convert as convert_module
 from hpcml.conversion import docstrings
 from hpcml.conversion import merging as merging_module
 from hpcml.conversion import text as text_module
-from hpcml.conversion.docstrings import flag_first_copies
 from hpcml.conversion.split import split
 from hpcml.data.info import format_info, info
+from hpcml.data.row_keys import flag_repeats
 from hpcml.files import lines as lines_module
 from hpcml.log import Log
 from hpcml.mpi import self_comm
@@ -143,11 +143,11 @@ def test_docstrings_of_a_few_modules(comm, mpi_tmp_path, monkeypatch):
         assert file.attrs["source"] == "docstrings"
 
 
-def test_first_of_equal_texts_over_ranks(comm):
-    texts = ["same", f"own {comm.rank}", "same", f"shared {comm.rank // 2}"]
-    assert flag_first_copies(comm, texts) == [comm.rank == 0, True, False, comm.rank % 2 == 0]
-    without_rank_0 = [comm.rank == 1, True, False, comm.rank == 1 or comm.rank % 2 == 0]
-    assert flag_first_copies(comm, texts if comm.rank else []) == (without_rank_0 if comm.rank else [])
+def test_repeated_keys_over_ranks(comm):
+    keys = np.array([7, 100 + comm.rank, 7, 200 + comm.rank // 2], np.uint64)
+    assert flag_repeats(comm, keys).tolist() == [comm.rank > 0, False, True, comm.rank % 2 == 1]
+    without_rank_0 = [comm.rank > 1, False, True, comm.rank > 1 and comm.rank % 2 == 1]
+    assert flag_repeats(comm, keys if comm.rank else keys[:0]).tolist() == (without_rank_0 if comm.rank else [])
 
 
 def test_compressed_input_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatch):

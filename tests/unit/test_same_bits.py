@@ -31,7 +31,7 @@ EXCEPTIONS = {
     "evaluation/rows.py": {"@": "whole numbers, which are exact in any order"},
     "evaluation/unlearnt.py": {"@": "whole numbers, which are exact in any order"},
     "kernels/__init__.py": {"scipy.linalg": "imported early, not used"},
-    "kernels/device.py": dict.fromkeys(("math.exp", "math.log", "math.erf", "math.erfc"), DEVICE),
+    "kernels/device.py": dict.fromkeys(("math.exp", "math.log", "math.erfc"), DEVICE),
     "methods/bayes/estimator.py": {"@": "scores in memory, for scikit-learn"},
     "methods/linear/estimator.py": {"safe_sparse_dot": "scores in memory, for scikit-learn"},
     "methods/online/order.py": {"np.log2": SHOWN},

@@ -386,14 +386,3 @@ def test_bytes_do_not_depend_on_time(path, tmp_path):
         time.sleep(0.05)
     run(path, tmp_path / "second.h5")
     assert (tmp_path / "first.h5").read_bytes() == (tmp_path / "second.h5").read_bytes()
-
-
-def test_output_is_replaced_only_with_force(path, tmp_path):
-    (tmp_path / "new.h5").write_text("precious")
-    with pytest.raises(ConfigError, match=r"new\.h5 exists already"):
-        run(path, tmp_path / "new.h5")
-    assert (tmp_path / "new.h5").read_text() == "precious"
-    run(path, tmp_path / "new.h5", force=True)
-    with DataFile(tmp_path / "new.h5") as new, DataFile(path) as old:
-        assert new.split_names() == ["test", "train"]
-        assert old.split_names() == []

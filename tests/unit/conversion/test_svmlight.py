@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.converted import check_refusal, converted, made, strings
 
-from hpcml.data.svmlight import padded, parse_lines, parse_slowly
+from hpcml.data.svmlight import join_lines, parse_lines, parse_slowly
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 rows = st.tuples(
@@ -46,11 +46,10 @@ def test_legal_oddities():
     assert found.width == 5
 
 
-@pytest.mark.parametrize("n_labels", [63, 64, 65, 66])
-def test_last_of_many_labels_may_be_the_smallest(n_labels):
-    line = ",".join(map(str, [*range(1, n_labels), 0])) + " 1:1"
-    found = parse_lines(np.frombuffer(padded(line.encode()), dtype=np.uint8), False, {})
-    assert found.labels.tolist() == [*range(n_labels)]
+def test_last_of_many_labels_may_be_the_smallest():
+    line = ",".join(map(str, [*range(1, 99), 0])) + " 1:1"
+    found = parse_lines(np.frombuffer(join_lines(line.encode()), dtype=np.uint8), False, {})
+    assert found.labels.tolist() == [*range(99)]
 
 
 BAD = [
