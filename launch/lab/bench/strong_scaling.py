@@ -14,6 +14,7 @@ memory of the largest rank, `written_mb` what all ranks wrote to disks (not to t
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -63,8 +64,7 @@ def every_label(rows: Path, every: int, path: Path) -> list[object]:
     read = read_rows(rows)
     n_positive = np.asarray(read.Y.sum(axis=0)).ravel()
     order = np.argsort(-n_positive, kind="stable")[: np.count_nonzero(n_positive)][every // 2 :: every]
-    names = ", ".join(f'"{read.names[label]}"' for label in order)
-    write_atomically(path, f"label = [{names}]\n".encode())
+    write_atomically(path, f"label = {json.dumps([read.names[label] for label in order])}\n".encode())
     return ["--config", path]
 
 

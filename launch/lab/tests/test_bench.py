@@ -138,8 +138,6 @@ def test_speed(data, run):
     *sizes, whole = run("elastic_net", data, "--sample", 1, "--l1", "0.5/m")
     assert sum(line["labels"] for line in sizes) == whole["labels"] == 5 and whole["liblinear"] > 0
     assert all(-1e-3 < line["excess"] < 0.1 for line in sizes)
-    peer, ours = run("naive_bayes", data, "--sample", 2, "--ranks", 1, "--rounds", 1)
-    assert (peer["labels"], ours["labels"], peer["ratio"]) == (2, 5, 1) and ours["wall"] > 0
     (line,) = run("retrain", data, "--rounds", 1, "--min-positives", 2, "--share", 0.5)
     assert line["labels"] == 5 and 0 < line["kept"] < 5 and line["same_file"]
 
