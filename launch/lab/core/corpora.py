@@ -64,7 +64,10 @@ SETS: dict[str, tuple[object, ...]] = {
         *("synthetic", "text", "--rows", 50_000, "--features", 200_000, "--labels", 72_668, "--least-positives", 8),
         *("--test-share", TEST_SHARE),
     ),
-    "amazon": ("synthetic", "text", "--rows", 643_474, "--features", 135_909, "--labels", 670_091, "--test-share", 0.2378),
+    "amazon": (
+        *("synthetic", "text", "--rows", 643_474, "--features", 135_909, "--labels", 670_091, "--least-positives", 4),
+        *("--test-share", 0.2378),
+    ),
 }
 
 

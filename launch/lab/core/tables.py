@@ -30,10 +30,6 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def read_json_lines(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
     lines = io.StringIO(newline="")
     csv.writer(lines, lineterminator="\n").writerows(rows)
