@@ -10,6 +10,7 @@ import mmap
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
@@ -21,6 +22,7 @@ KERNEL_BYTES = 286 * 10**6  # numba, LLVM, SciPy, and the kernels
 THREAD_BYTES = 42 * 10**6  # a further thread of OpenBLAS: stack and buffer
 SECONDS = 600  # more than loading takes on the slowest disk
 in_program = False  # this process runs hpcml's program, which may end it
+began = time.perf_counter()  # of the program
 # Variables from which libraries read their number of threads while they are loaded.
 THREADS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),

@@ -29,6 +29,7 @@ from hpcml import mpi, slices
 from hpcml.errors import CollectiveError, HpcmlError, Interrupted, Stopped
 from hpcml.log import Log, Progress, plural
 from hpcml.run.checkpoint import Pace
+from hpcml.run.profile import Profile
 from hpcml.run.stop import Stop
 from hpcml.signals import StopSignals
 
@@ -93,7 +94,7 @@ class Driver(Stop):
         self.before = 0.0  # seconds of earlier jobs of the same run
         self._pulse, self._rounds = mpi.RepeatedSum(comm, group, N_FLAGS), mpi.RepeatedSum(group, mpi.self_comm(), 3)
         self._heard: np.ndarray | None = None  # sums of a pulse that the loop has not processed
-        self._job = Job()
+        self._job, self.profile = Job(), Profile()
         self._expected = HpcmlError if group.size > 1 else Exception  # errors that all ranks of a group raise
         self._failure: Exception | None = None
         self._idle = self._stopped = False
@@ -134,7 +135,8 @@ class Driver(Stop):
                     has_worked = self._turn(turns)
                     n_turns += has_worked
                     if not has_worked and self.comm.size > 1:
-                        time.sleep(IDLE_SECONDS)
+                        with self.profile("wait"):
+                            time.sleep(IDLE_SECONDS)
                     seen = self.poll()
                     if seen is None:
                         continue
@@ -147,7 +149,7 @@ class Driver(Stop):
                     if seen[IDLE] == self.comm.size and not seen[MEET]:
                         return
                     if stop or seen[DUE]:
-                        with self.pace.saving():
+                        with self.pace.saving(), self.profile("write"):
                             job.save()
                         has_saved = True
                     if stop:
@@ -170,9 +172,11 @@ class Driver(Stop):
         if self._failure is not None or self._stopped:
             return False
         try:
-            finished = next(turns, None)
+            with self.profile("compute"):
+                finished = next(turns, None)
             if finished:
-                self._job.keep(finished)
+                with self.profile("write"):
+                    self._job.keep(finished)
         except Stopped:
             self._stopped, self._idle = True, False
             return False

@@ -88,8 +88,8 @@ def test_train_evaluate_predict_and_merge(run, files):
         run("train", "probe", data, "-o", folder / f"part{part}", "--label-part", f"{part}/2", *short)
     run("merge", folder / "part1", folder / "part2", "-o", folder / "whole")
     assert (folder / "whole" / "model.h5").read_bytes() == (folder / "probe" / "model.h5").read_bytes()
-    assert [row[:-1] for row in table(folder / "whole" / "history.csv")[1]] == [
-        row[:-1] for row in table(folder / "probe" / "history.csv")[1]
+    assert [row[:-2] for row in table(folder / "whole" / "history.csv")[1]] == [
+        row[:-2] for row in table(folder / "probe" / "history.csv")[1]
     ]
     run("merge", folder / "part1", folder / "part2", "-o", folder / "sweep.csv")
     assert [row[0] for row in table(folder / "sweep.csv")[1]] == [str(folder / "part1"), str(folder / "part2")]

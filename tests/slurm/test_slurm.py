@@ -53,18 +53,25 @@ def test_check_reports_ranks_and_memory(slurm, limited, tmp_path):
     assert re.search(r"ok       memory: 524 MB on node\d \(Slurm's --mem\); 131 MB per rank for rows and weights", printed)
 
 
-def test_signalled_job_is_requeued_and_resumes(slurm, limited, data, undisturbed, tmp_path):
-    run = tmp_path / "run"
-    job = slurm.submit("train", "probe", data, "-o", run, *OPTIONS, *TWO, "--requeue", "--directive=--exclusive")
-    wait_for_checkpoint(slurm, job, run)
+def test_signalled_ranges_of_an_array_are_requeued_resume_and_merge(slurm, limited, data, undisturbed, tmp_path):
+    words = ("train", "probe", data, "-o", tmp_path / "part-1", *OPTIONS, *TWO, "--requeue", "--label-part", "1/2")
+    script = slurm.script(*words, "--directive=--exclusive", "--directive=--array=1-2")
+    for own, of_task in (("part-1", "part-$SLURM_ARRAY_TASK_ID"), (" 1/2", " $SLURM_ARRAY_TASK_ID/2")):
+        script = script.replace(own, of_task)
+    job = slurm.submit_script(script)
+    parts = [tmp_path / "part-1", tmp_path / "part-2"]
+    for part in parts:
+        wait_for_checkpoint(slurm, job, part)
     signal(slurm, job)
-    assert slurm.end_of(job) == [0], slurm.printed(job)
-    assert "resuming from" in slurm.printed(job)
-    assert (run / "model.h5").read_bytes() == undisturbed
-    first, second = read_starts(run)
-    assert first["ranks"] == 2 and sorted(first["nodes"].values()) == [1, 1]
-    assert second["variables"]["SLURM_JOB_ID"] == job and second["variables"]["SLURM_RESTART_COUNT"] == "1"
-    assert {path.name for path in tmp_path.iterdir()} == {"run"}
+    assert slurm.end_of(job) == [0, 0], slurm.printed(job)
+    assert slurm.printed(job).count("resuming from") == 2
+    for part in parts:
+        first, second = read_starts(part)
+        assert first["ranks"] == 2 and sorted(first["nodes"].values()) == [1, 1]
+        assert second["variables"]["SLURM_RESTART_COUNT"] == "1"
+    hpcml("merge", *parts, "-o", tmp_path / "whole")
+    assert (tmp_path / "whole" / "model.h5").read_bytes() == undisturbed
+    assert {path.name for path in tmp_path.iterdir()} == {"part-1", "part-2", "whole"}
 
 
 def test_job_that_lost_a_rank_fails_and_resumes_when_submitted_again(slurm, limited, data, undisturbed, tmp_path):

@@ -35,7 +35,7 @@ def make_data(method, path, seed=7):
 def result_of(run):
     """Return the model's bytes, and its history without the columns that depend on the ranks or on the time."""
     lines = [line.split(",") for line in (run / "history.csv").read_text().splitlines()]
-    return (run / "model.h5").read_bytes(), [line[:6] if "auc" in lines[0] else line[:-1] for line in lines]
+    return (run / "model.h5").read_bytes(), [line[:6] if "auc" in lines[0] else line[:-2] for line in lines]
 
 
 class Case:

@@ -62,12 +62,14 @@ def load(
     profile, check_stop = Profile(), stop_at(session.signals, "reading the rows")
     with profile("load"):
         split = options.split or split_or_all(dataset, "train")
-        warn_about_unused_rows(comm, dataset, split, session.log)
+        with profile("warnings"):
+            warn_about_unused_rows(comm, dataset, split, session.log)
         shard = load_shard(comm, dataset, split)
         warm_up(comm, shard)
         labels, names = choose_labels(comm, dataset, options, n_positive := count_positives(comm, shard))
         headings = mpi.run_on_root(comm, f"reading the headings of {dataset.path}", lambda: find_headings(dataset, options.exclude))
-        warn_about_leaks(comm, dataset, shard, labels, names, n_positive, headings, session.log)
+        with profile("warnings"):
+            warn_about_leaks(comm, dataset, shard, labels, names, n_positive, headings, session.log)
         shards = choose_shards(comm, dataset, shard, labels.size, options, method.sharding)
         exact = method.sharding is Sharding.EXACT
         needed = check_loading(comm, shard, shards, labels.size, options, method.memory) if exact else 0
@@ -93,7 +95,8 @@ def load(
         with mpi.agreed(comm, f"reading {dataset.path}"):
             dataset.check_unchanged()
         if options.scale is None and isinstance(options, ScaleOptions):
-            warn_about_scales(comm, dataset, rows, columns, session.log)
+            with profile("warnings"):
+                warn_about_scales(comm, dataset, rows, columns, session.log)
     of_labels, group = rows.n_positive[labels], (comm.rank // shards, comm.size // shards)
     trainable = (of_labels > 0) & (of_labels < rows.n_global)
     fields = method_name, method, dataset, split, loaded_by, shard, rows, objective, labels, names

@@ -78,7 +78,7 @@ class TrainReport:
             else:
                 lines.append(f"certified: {statement}")
         for rank, seconds in enumerate(self.profile):
-            lines.append(f"rank {rank}: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in seconds.items()))
+            lines.append(f"rank {rank}: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in seconds.items() if value))
         return joined(lines)
 
 
@@ -91,7 +91,7 @@ def read_report(
     cpu_seconds: float = 0.0,
 ) -> TrainReport:
     """Return the report of a finished model; `kept` are labels of an earlier run. Collective over the folder's ranks."""
-    profiles = folder.comm.allgather(problem.objective.profile.seconds) if options.profile else []
+    profiles = folder.comm.allgather(problem.objective.profile.read()) if options.profile else []
     report = None
     with mpi.agreed(folder.comm, f"reading {folder.model}"):
         if folder.comm.rank == 0:

@@ -28,7 +28,7 @@ from hpcml.methods.linear.layout import labels_of_group
 from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.settings import Chosen
-from hpcml.methods.linear.solver import DEGENERATE, HISTORY, Finished, Packed, Solver, SparseWeightsOf
+from hpcml.methods.linear.solver import CPU_SECONDS, DEGENERATE, HISTORY, Finished, Packed, Solver, SparseWeightsOf
 from hpcml.model.linear import describe_model, model_slabs, training_attributes
 from hpcml.model.raw_input import RawInput
 from hpcml.model.training_keys import training_keys
@@ -114,7 +114,7 @@ class LabelRun(Job):
         self.n_positive, self.total = problem.n_positive, self.labels.size
         self.shares, self.share_done = shares_of(problem, options), 0.0  # share_done: by this rank
         self.checkpoints = Checkpoints(self.comm, folder.checkpoints, folder.log)
-        self.history = problem.method.history
+        self.history, self.cpu_seconds = problem.method.history, 0.0  # until labels were last finished
         self.chunk_values = 0  # values per chunk of streamed rows
 
     def start(self, unfinished: bool, columns: ColumnMap, check_stop: StopCheck) -> None:
@@ -199,18 +199,19 @@ class LabelRun(Job):
         self.share_done += float(self.shares[labels].sum())
 
     def keep(self, finished: list[Finished]) -> None:
+        before, self.cpu_seconds = self.cpu_seconds, self.driver.cpu_seconds
         with mpi.agreed(self.rows.comm, f"writing {self.folder.checkpoints}"):
             for label in finished if self.leads else ():
-                self._write_label(label)
+                self._write_label(label, (self.cpu_seconds - before) / len(finished))
 
-    def _write_label(self, done: Finished) -> None:
+    def _write_label(self, done: Finished, cpu_seconds: float = 0.0) -> None:
         n_columns, columns = self.rows.n_columns - self.rows.bias, None
         if isinstance(done.w, SparseWeightsOf):
             columns, w, bias = done.w
         else:
             w, bias = done.w[:n_columns], done.w[-1] if self.rows.bias else 0.0
         numbers = [bias, done.f, done.steps, done.status, done.visited, *([done.gap or 0.0] if self.certified else [])]
-        lines = self.history.lines(self.problem.names[done.label], done.history)
+        lines = self.history.lines(self.problem.names[done.label], done.history, cpu_seconds)
         self.results.add(done.label, np.array(numbers, dtype=np.float64), columns, w, lines)
         self.n_done += 1
         self.share_done += float(self.shares[done.label])
@@ -290,7 +291,7 @@ class LabelRun(Job):
             results.write_labels(out, NUMBERS if self.certified else NUMBERS[:-1])
             with mpi.agreed(comm, f"writing {folder.history}"):  # before the model gets its name, which marks the run as finished
                 if comm.rank == 0:
-                    header = ",".join(("label", *self.history.columns)) + "\n"
+                    header = ",".join(("label", *self.history.columns, CPU_SECONDS)) + "\n"
                     write_atomically(folder.history, chain([header.encode()], results.texts()))
         with mpi.agreed(comm, f"finishing {folder.model}"):
             if comm.rank == 0:

@@ -23,6 +23,7 @@ from hpcml.run.stop import NEVER, Stop
 CONVERGED, DEGENERATE, STEP_LIMIT = range(3)  # indices of STATUS
 CYCLES = ("normal", "test", "retest")  # of PROBE
 HISTORY = ("step", "f", "phi", "cycle", "eta", "grad_norm", "active_rows", "violators", "seconds")
+CPU_SECONDS = "cpu_seconds"  # last column of history.csv, on the last line of a label
 CHOOSE_KERNELS = "loss", "precision", "solver", "rate"  # options that a warm-up must copy; others keep their defaults
 MAX_STEPS = 20  # of a warm-up: pegasos would take all 500 steps of its default, 35 ms
 
@@ -36,9 +37,10 @@ class History(NamedTuple):
     columns: tuple[str, ...] = HISTORY
     line: Callable[[tuple[float, ...]], str] = history_line
 
-    def lines(self, label: str, steps: list[tuple[float, ...]]) -> bytes:
+    def lines(self, label: str, steps: list[tuple[float, ...]], cpu_seconds: float) -> bytes:
         name = format_csv([[label]]).removesuffix("\n")
-        return "".join(f"{name},{self.line(step)}\n" for step in steps).encode()
+        lines = [f"{name},{self.line(step)}," for step in steps]
+        return "\n".join([*lines[:-1], *(f"{line}{cpu_seconds:.6f}\n" for line in lines[-1:])]).encode()
 
 
 class SparseWeightsOf(NamedTuple):

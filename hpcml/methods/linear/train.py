@@ -49,6 +49,7 @@ def train(
     dataset = method.open_data(comm, data)
     with dataset, ExitStack() as stack:
         problem, columns = load(stack, method.name, method.load(method.linear), session, dataset, options)
+        profile = problem.objective.profile
         folder, origin = stack.enter_context(RunFolder(comm, target.output, log)), problem.origin()
         problem.objective.start_from(comm, problem.names, origin)
         if earlier is not None:
@@ -64,12 +65,15 @@ def train(
         n_values = int(rows.counts.sum(dtype="int64"))  # of all ranks of the group
         spent = 0.0 if chosen is None else chosen.seconds
         driver = Driver(comm, rows.comm, session.signals, options.time_limit, options.checkpoint_every, n_values, spent)
-        with mpi.node_first(comm):  # the labels' costs need kernels
+        driver.profile = profile
+        with profile("start"), mpi.node_first(comm):  # the labels' costs need kernels
             run = LabelRun(driver, problem, folder, options, origin, chosen)
-        run.start(state == UNFINISHED, columns, stop_at(session.signals, "writing the columns of the features"))
+        with profile("write"):
+            run.start(state == UNFINISHED, columns, stop_at(session.signals, "writing the columns of the features"))
         del columns
         with closing(run.results):
-            waiting, continued, checkpoint = run.begin(state == UNFINISHED)
+            with profile("write"):
+                waiting, continued, checkpoint = run.begin(state == UNFINISHED)
             if earlier is not None:
                 run.copy_unchanged(earlier)
                 waiting = [label for label in waiting if label not in unchanged]
@@ -104,14 +108,16 @@ def train(
             if warning := risk.warning():
                 log(f"warning: {warning}")
 
-            with mpi.node_first(comm):
+            with profile("start"), mpi.node_first(comm):
                 warm_up(linear.solver, risk, options)
             with mpi.groups_agreed(comm):
                 for row in continued:
                     run.restore(row, checkpoint)
             driver.run(turns, run, log)
-            run.flush()
-        run.write_model()
+            with profile("write"):
+                run.flush()
+        with profile("write"):
+            run.write_model()
         report = read_report(folder, problem, options, unchanged, driver.seconds, comm.allreduce(driver.cpu_seconds))
         log.detail(f"{report.mean_steps:.1f} iterations a label, {100 * report.visited:.0f} % of the rows visited in each")
         return report

@@ -132,5 +132,5 @@ def _report(run: Pass, seconds: float = 0.0, warning: str = "", at_bound: str = 
         return int(model.attrs["n_rows"]), model.n_labels, int(np.count_nonzero(model.factors)), error, updates
 
     facts = mpi.run_on_root(run.comm, f"reading {run.folder.model}", read)
-    profile = run.profile.seconds if run.options.profile else {}
+    profile = run.profile.read() if run.options.profile else {}
     return OnlineReport(run.folder.model, *facts, seconds, profile, warning, at_bound)

@@ -93,7 +93,7 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
             run.train(target.resume)
             seconds = run.driver.seconds
             _write_model(problem, folder, run)
-            profiles = comm.allgather(problem.profile.seconds) if options.profile else []
+            profiles = comm.allgather(problem.profile.read()) if options.profile else []
             return _report(comm, folder, options.judge, seconds, profiles)
 
 

@@ -15,6 +15,10 @@ from typing import Any
 
 import numpy as np
 
+import hpcml
+from hpcml import mpi
+from hpcml.data.compact import CompactRows, compact_rows
+from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError
 from hpcml.methods.dual.dual import DualSolver
 from hpcml.methods.dual.options import DualOptions
@@ -22,15 +26,20 @@ from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.solver import warm_up
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
-from launch.lab.bench.one_pass import training_rows
 from launch.lab.core.bench import rounded
 
 WIDTH = 16
 PANELS = ("squared-hinge:900", "squared-hinge:150", "squared-hinge:0", "hinge:900", "hinge:0")
 
 
+def training_rows(path: Path) -> CompactRows:
+    with hpcml.Dataset(path) as dataset:
+        split = "train" if "train" in dataset.split_names() else "all"
+        return compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), dataset, split), True)[0]
+
+
 def run(scratch: Path, data: Path, panels: tuple[str, ...] = PANELS) -> Iterator[dict[str, Any]]:
-    rows = training_rows(data, True)
+    rows = training_rows(data)
     trained = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
     by_frequency = trained[np.argsort(-rows.n_positive[trained], kind="stable")]
     for panel in panels:

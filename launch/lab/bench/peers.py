@@ -79,22 +79,16 @@ class Problem:
         measures |= {"seconds": run.seconds, "cpu_seconds": run.usage.cpu_seconds, "peak_mib": run.usage.peak_mib}
         return measures | {"model_mb": run.model.stat().st_size / 1e6}
 
-    def judge_best(self, best: np.ndarray) -> dict[str, float]:
-        """Return P@k of the best labels of each row; −1 is no label."""
-        truth = self.Y_test.toarray() > 0
-        hits = (best >= 0) & truth[np.arange(len(best))[:, None], np.maximum(best, 0)]
-        return {f"p{k}": float(hits[:, :k].sum(axis=1).mean() / k) for k in (1, 3, 5)}
-
     def usual_peers(self) -> list[str]:
         penalty = "l2" if self.l1 is None else "elastic net"
-        return [n for n, peer in PEERS.items() if peer.penalty == penalty and (not peer.losses or self.loss in peer.losses)]
+        return [n for n, peer in PEERS.items() if peer.penalty == penalty and self.loss in peer.losses]
 
     def run_peer(self, name: str, tolerance: float, ranks: int, python: Path | None, limit: float) -> dict[str, Any]:
         """Train with a peer in a separate process. Raises ConfigError if it is not installed or fails."""
         strength = float(self.lam if self.l1 is None else self.l1)
         about = {"C": 1 / (strength * self.X.shape[0]), "loss": self.loss, "tolerance": tolerance, "bias": self.bias}
         about |= {"threads": ranks, "seed": 0, "max_passes": 1000, "cores": sorted(os.sched_getaffinity(0))}
-        files = [self.folder / each for each in ("result.json", "weights.npz", "scores.npy", "best.npy")]
+        files = [self.folder / each for each in ("result.json", "weights.npz", "scores.npy")]
         for left in files:
             left.unlink(missing_ok=True)
         shutil.rmtree(self.folder / name, ignore_errors=True)
@@ -102,13 +96,10 @@ class Problem:
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(ranks))
         command = (python or sys.executable, programs.__file__, name, self.folder)
         run_command(command, timeout=limit, env=threads | {"PYTHONSAFEPATH": "1"})
-        result, weights, scores, best = read_json(files[0]), *files[1:]
+        result, weights, scores = read_json(files[0]), *files[1:]
         if "missing" in result:
             raise ConfigError(f"not installed: pip install {PEERS[name].package}")
-        if weights.exists():
-            result |= self.judge(sp.load_npz(weights).tocsr())
-        else:
-            result |= self.judge(scores=np.load(scores)) if scores.exists() else self.judge_best(np.load(best))
+        result |= self.judge(sp.load_npz(weights).tocsr()) if weights.exists() else self.judge(scores=np.load(scores))
         return result | {"model_mb": result.pop("model_bytes") / 1e6}
 
 

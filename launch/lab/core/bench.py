@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
@@ -18,8 +20,8 @@ import scipy.sparse as sp
 
 import hpcml
 from hpcml.errors import ConfigError, HpcmlError
-from launch.lab.core.tables import table
-from launch.lab.core.timing import Usage, print_json, run_hpcml
+from launch.lab.core.tables import read_json, table
+from launch.lab.core.timing import Usage, hpcml_command, print_json, run_command, run_hpcml
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "launch" / "lab" / "bench"
@@ -146,6 +148,20 @@ def train(method: str, data: Path, run: Path, *options: object, ranks: int = 1) 
     if not results:
         raise ConfigError(f"`hpcml train {method}` printed no training time")
     return Trained(run / "model.h5", float(results[-1]), usage, messages)
+
+
+def run_sampled(*words: object, ranks: int = 1, timeout: float | None = None) -> tuple[Usage, list[dict[str, float]]]:
+    """Run a command of hpcml as `core/ranks.py` does; return its usage, with its messages, and the figures of every rank."""
+    env = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1") | {"PYTHONPATH": str(ROOT)}
+    if ranks > len(os.sched_getaffinity(0)):
+        env["MPIR_CVAR_ENABLE_HEAVY_YIELD"] = "1"  # as launch/env.sh has it
+    with tempfile.TemporaryDirectory() as name:
+        folder, log = Path(name), Path(name) / "log"
+        command = hpcml_command(words, ranks)
+        command[command.index("hpcml") : command.index("hpcml") + 1] = ["launch.lab.core.ranks", name, repr(time.time())]
+        used = run_command(command, timeout=timeout, log=log, env=env)
+        by_rank = [read_json(path) for path in folder.glob("*.json")]
+        return used._replace(output=log.read_text(encoding="utf-8", errors="replace") + used.output), by_rank
 
 
 class Rows(NamedTuple):

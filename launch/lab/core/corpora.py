@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hpcml.errors import ConfigError
 from launch.lab.core.tables import write_atomically
 
 TEST_SHARE = "0.3"  # of corpora without test rows
@@ -51,6 +52,32 @@ QUICK = {
     "text": ("synthetic", "text", "--rows", "600", "--features", "800", "--labels", "8", "--test-share", TEST_SHARE),
     "numbers": ("synthetic", "checkerboard", "--rows", "600", "--test-share", TEST_SHARE),
 }
+# Sets of many labels and long rows, as arguments of `convert`. The last has the shape of Amazon-670K.
+SETS: dict[str, tuple[object, ...]] = {
+    "tiny": ("synthetic", "text", "--rows", 1000, "--features", 1500, "--labels", 40, "--test-share", TEST_SHARE),
+    "debian_depends": ("jsonl", "debian_depends.jsonl.xz"),
+    "docstrings": ("docstrings", "--test-share", TEST_SHARE),
+    "mesh": ("jsonl", "mesh.jsonl.xz", "--test-share", TEST_SHARE),
+    "imdb-pairs": ("jsonl", "imdb.jsonl.xz", "--pairs"),
+    "debian_tags_en-pairs": ("jsonl", "debian_tags_en.jsonl.xz", "--pairs"),
+    "generated": (
+        *("synthetic", "text", "--rows", 50_000, "--features", 200_000, "--labels", 72_668, "--least-positives", 8),
+        *("--test-share", TEST_SHARE),
+    ),
+    "amazon": (
+        *("synthetic", "text", "--rows", 643_474, "--features", 135_909, "--labels", 670_091, "--least-positives", 4),
+        *("--test-share", 0.2378),
+    ),
+}
+
+
+def convert_words(name: str) -> list[object]:
+    """Return the arguments of `convert` for one of SETS, or for a dataset (.h5), which needs none. Raises ConfigError."""
+    if name.endswith(".h5"):
+        return []
+    if name not in SETS:
+        raise ConfigError(f"unknown set {name!r}; the sets are {', '.join(SETS)}")
+    return [file_of(word) if str(word).endswith(".xz") else word for word in SETS[name]]
 
 
 def file_of(name: str) -> Path:

@@ -2,8 +2,7 @@
 
 This module imports nothing of hpcml because the Python of a trainer may lack it. FOLDER has X.npz and Y.npz (training rows; Y
 has a column for each label to train), X_test.npz and problem.json. The program writes result.json, and weights.npz (labels ×
-features), scores.npy (test rows × labels) or best.npy (test rows × 5 labels, best first, −1 for none). Seconds are those from the
-matrices in memory to the model in memory or on disk.
+features) or scores.npy (test rows × labels). Seconds are those from the matrices in memory to the model in memory or on disk.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ import struct
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +28,6 @@ import scipy.sparse as sp
 MOST_BITS = 26  # of Vowpal Wabbit's table of weights, 16 bytes each
 INTERCEPT_SCALING = 100.0  # LIBLINEAR regularises the intercept, by this much less
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
-BEST = 5  # labels of a test row, of trainers that do not score them all
 HINGES = {"hinge": "L2R_L1LOSS_SVC_DUAL", "squared-hinge": "L2R_L2LOSS_SVC_DUAL"}  # LIBLINEAR's solvers of both
 
 
@@ -59,13 +56,11 @@ class Cost(NamedTuple):
 
 
 class PeerModel(NamedTuple):
-    """The cost of training, and weights, scores, or best labels with the prediction speed."""
+    """The cost of training, and weights or scores."""
 
     cost: Cost
     weights: sp.csr_matrix | None = None
     scores: np.ndarray | None = None
-    best: np.ndarray | None = None
-    rows_per_second: float | None = None
 
 
 class Peer(NamedTuple):
@@ -76,7 +71,7 @@ class Peer(NamedTuple):
     train: Callable[[ProgramInput], PeerModel]
     about: str
     timed: str
-    losses: tuple[str, ...] = ("hinge",)  # () of one that minimises something of its own, whatever the methods beside it do
+    losses: tuple[str, ...] = ("hinge",)
     penalty: str = "l2"  # of the methods that it is compared with
 
 
@@ -180,35 +175,6 @@ def _vowpal_lines(X: sp.csr_matrix) -> list[str]:
     return ["| " + " ".join(f"{j}:{x:.9g}" for j, x in zip(*row, strict=True)) for row in rows]
 
 
-def omikuji(problem: ProgramInput) -> PeerModel:
-    """Train Omikuji's label trees (Parabel) with defaults: a label sees some rows, a row some labels."""
-    from omikuji import Model
-
-    n_features, text = problem.X.shape[1] - problem.bias, problem.folder / "train.txt"  # it adds a constant feature itself
-    with text.open("w") as out:
-        out.write(f"{problem.X.shape[0]} {n_features} {problem.Y.shape[1]}\n")
-        for labels, row in zip(_rows(problem.Y), _rows(problem.X), strict=True):
-            values = " ".join(f"{j}:{x:.9g}" for j, x in zip(*row, strict=True) if j < n_features)
-            out.write(f"{','.join(map(str, labels[0]))} {values}\n")
-    options = Model.default_hyper_param()
-    options.linear_eps = problem.tolerance
-    model, cost = timed(lambda: Model.train_on_data(str(text), options, problem.threads))
-    model.save(str(problem.folder / "model"))
-    model.init_prediction_thread_pool(problem.threads)
-    model.densify_weights()  # as its own program does before it predicts
-    rows = [[(j, x) for j, x in zip(*map(np.ndarray.tolist, row), strict=True) if j < n_features] for row in _rows(problem.X_test)]
-    predictions, predicting = timed(lambda: [model.predict(row, top_k=BEST) for row in rows])
-    best = np.full((len(rows), BEST), -1, np.int32)
-    for offset, labels in enumerate(predictions):
-        best[offset, : len(labels)] = [label for label, _ in labels]
-    return PeerModel(cost, best=best, rows_per_second=len(rows) / predicting.cpu_seconds)
-
-
-def _rows(matrix: sp.csr_matrix) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for begin, end in pairwise(matrix.indptr.tolist()):
-        yield matrix.indices[begin:end], matrix.data[begin:end]
-
-
 def liblinear(problem: ProgramInput, name: str, **options: Any) -> PeerModel:
     """Train LIBLINEAR by scikit-learn in one thread; an intercept (of the L1 penalty) becomes the last weight."""
     from sklearn.linear_model import LogisticRegression
@@ -254,12 +220,6 @@ PEERS = {
         "one online pass in random order, one thread, at most 2^26 weights, not this objective",
         "parsed rows, learning alone",
     ),
-    "omikuji": Peer(
-        *("omikuji", "omikuji", omikuji),
-        "3 label trees (Parabel), no seed, not this objective; it leaves out weights below 0.1, and looks for the best labels only",
-        "with reading the rows as text; rows/s: a row at a time from Python",
-        losses=(),
-    ),
     "liblinear-l1": Peer(
         *(*_SKLEARN, l1, "scikit-learn's LogisticRegression, the L1 penalty alone (λ₂ = 0), one thread", _CHECKED),
         losses=("logistic",),
@@ -293,13 +253,10 @@ def main(name: str, folder: Path) -> None:
     trained = PEERS[name].train(ProgramInput(*matrices, **about))
     if trained.weights is not None:
         sp.save_npz(folder / "weights.npz", trained.weights, compressed=False)
-    elif trained.scores is not None:
-        np.save(folder / "scores.npy", trained.scores)
     else:
-        np.save(folder / "best.npy", trained.best)
+        np.save(folder / "scores.npy", trained.scores)
     size = sum(path.stat().st_size for path in (work / "model").rglob("*") if path.is_file())
-    more = {"model_bytes": size, "version": _version(PEERS[name].package), "rows_per_second": trained.rows_per_second}
-    _leave(folder, trained.cost._asdict() | more)
+    _leave(folder, trained.cost._asdict() | {"model_bytes": size, "version": _version(PEERS[name].package)})
 
 
 def _version(package: str) -> str:

@@ -11,19 +11,22 @@ from typing import Literal
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from support import make
 
+import hpcml
 from hpcml.errors import ConfigError
 from launch.lab.__main__ import main
 from launch.lab.bench import f1, processors
-from launch.lab.bench.many_labels import commands
+from launch.lab.bench.trees import judge
 from launch.lab.core import bench
+from launch.lab.core.ranks import PHASES
 
 LAB = Path(__file__).parents[1]
 ROOT = LAB.parents[1]
 LAUNCHED = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDRA_", "HYDI_")
 BENCHES = bench.names()
-PASS_ON = ("little_memory", "peers", "pubmed", "pubmed_speed")  # unknown words to hpcml
+PASS_ON = ("little_memory", "peers", "pubmed_speed", "strong_scaling", "trees")  # unknown words to hpcml
 
 
 def start(*words):
@@ -135,29 +138,53 @@ def test_speed(data, run):
     *sizes, whole = run("elastic_net", data, "--sample", 1, "--l1", "0.5/m")
     assert sum(line["labels"] for line in sizes) == whole["labels"] == 5 and whole["liblinear"] > 0
     assert all(-1e-3 < line["excess"] < 0.1 for line in sizes)
-    peer, ours = run("naive_bayes", data, "--sample", 2, "--ranks", 1, "--rounds", 1)
-    assert (peer["labels"], ours["labels"], peer["ratio"]) == (2, 5, 1) and ours["wall"] > 0
     (line,) = run("retrain", data, "--rounds", 1, "--min-positives", 2, "--share", 0.5)
     assert line["labels"] == 5 and 0 < line["kept"] < 5 and line["same_file"]
 
 
-def test_single_passes(data, run):
-    (line,) = run("one_pass", data, "--labels-per-pass", 4, "--repeats", 1)
-    assert (line["labels"], line["rows"]) == (4, 140) and line["ratio_pass_to_scipy"] > 0
+def test_panels(data, run):
     lines = run("panels", data, "squared-hinge:0", "hinge:2")
     assert [line["loss"] for line in lines] == ["squared-hinge", "hinge"]
     assert all(line["passes"] >= 1 and 0 <= line["mean_gap"] <= line["largest_gap"] < 20 for line in lines)
     run("panels", data, "hinge:6", code=2)  # there are only 5 labels
 
 
-def test_scale(data, run, tmp_path):
-    (line,) = run("pubmed", "--rows", 2000, "--words", 3000, "--labels", 5, "--ranks", 1, "--", "--l1", "0.1/m")
-    assert 0 < line["at_end"] < 1 and 0 <= line["training"] < line["seconds"] and 0.05 < line["gb_a_rank"] < 2
-    (line,) = run("startup", 1, "bernoulli-nb", 1)
-    assert line["cache"] == "warm" and 0 < line["first_step"] < line["seconds"] and line["cpu"] > 0
+def test_plan(data, run):
     (line,) = run("plan", "--data", data, "--method", "dual")
     assert line["size"].startswith("140 ×") and line["model_bytes"]["planned"] > 0 and 0.5 < line["MiB"]["ratio"] < 2
-    assert commands(tmp_path, 5).keys() >= {"merge", "tune", "retrain"}
+
+
+def test_strong_scaling_and_replay(run, tmp_path):
+    folder, picture, only = tmp_path / "scaling", tmp_path / "plot.png", ("train dual", "predict")
+    lines = run("strong_scaling", folder, "--ranks", 1, 2, "--only", *only, "-o", picture, "--every", 2, "--min-positives", 2)
+    by_command = {(line["command"], line["ranks"]): line for line in lines if "command" in line}
+    assert by_command.keys() == {(name, n) for name in only for n in (1, 2)} and picture.read_bytes().startswith(b"\x89PNG")
+    for (_, n), line in by_command.items():
+        phases = sum(line[phase] for phase in PHASES)
+        assert 0.5 * line["seconds"] < phases < 1.1 * line["seconds"] and 50 < line["peak_mib"] < 1000
+        assert 1 <= line["imbalance"] <= n and (line["efficiency"] == 1 or n == 2)
+    assert by_command["train dual", 1]["hours"] == pytest.approx(2 * by_command["train dual", 1]["training"] / 3600, rel=0.01)
+    assert [line["ranks"] for line in lines if line.get("profile") == "train dual"] == [1, 2]
+    assert hpcml.open_model(folder / "run").n_labels == 20  # every second one
+    (late,) = run("strong_scaling", folder, "--ranks", 1, "--only", "evaluate", "--limit", 0.1)
+    assert late["code"] == 1 and "longer than 0.1 s" in late["message"]
+    one, two, many = run("replay", folder / "run", "--ranks", 1, 2, 64, "--bandwidth", 0.01)
+    history = (line.split(",") for line in (folder / "run" / "history.csv").read_text().splitlines()[1:])
+    seconds = {label: float(last) for label, *_, last in history if last}
+    assert one["labels"] == 20 and one["efficiency"] == one["imbalance"] == 1 and one["writing"] == two["writing"] > 0
+    assert one["training"] == pytest.approx(sum(seconds.values()), rel=1e-3)
+    assert many["training"] == pytest.approx(max(seconds.values()), rel=1e-3)  # a rank for each label
+    assert one["training"] / 2 <= two["training"] * 1.001 and two["efficiency"] <= 1
+
+
+def test_trees(run, tmp_path):
+    """A tree that is not installed is left out."""
+    measures = judge(np.array([[2, 0, 1, -1, -1], [0, 1, 2, 3, 4]]), sp.csr_matrix([[0, 0, 1, 1, 0], [0] * 5]))
+    assert measures == {"p1": 0.5, "p3": pytest.approx(1 / 6), "p5": 0.1, "ndcg5": pytest.approx(1 / (1 + 1 / np.log2(3)))}
+    about, ours, *others = run("trees", "tiny", "--repeat", 1, "--ranks", 1)
+    assert about["test_rows"] > 200 and ours["trainer"] == "dual" and 0.3 < ours["p1"] < 1
+    assert 0 < ours["predict_alone"] < ours["predict"] and ours["train_alone"] < ours["train"] and ours["model_mb"] > 0.1
+    assert {line.get("left_out") or line["trainer"] for line in others} == {"omikuji", "napkinxc", "libmultilabel"}
 
 
 def test_little_memory(capsys):
