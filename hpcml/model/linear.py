@@ -9,7 +9,9 @@ and column 0, so W has at least one column if there are features.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h5py
@@ -27,7 +29,7 @@ from hpcml.files.hdf5 import (
     write_label_titles,
     write_strings,
 )
-from hpcml.files.slabs import Slab
+from hpcml.files.slabs import Slab, SlabFile
 from hpcml.files.untrusted import read_strings
 from hpcml.model.combination import Combination, Rule
 from hpcml.model.raw_input import RawInput
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 STATUS = ("converged", "degenerate", "step limit", "one pass")  # codes of labels/status
 PRECISIONS = ("<f4", "<f8")  # types of W
 CHECKED = 1 << 22  # weights of a sparse W checked at a time
+WRITTEN = 1 << 22  # weights of W written at a time
 # Columns labels/* of only some models, float64 each: options tuned per label, and the average precision in cross-validation on the
 # training rows (NaN: unknown).
 TUNED_OPTIONS = ("lambda", "l1", "positive_weight")
@@ -56,7 +59,7 @@ def model_slabs(
     n_weights: int | None = None,
     optional: Collection[str] = (),
 ) -> dict[str, Slab]:
-    """Return the numeric datasets of a model file; W is dense if `n_weights` is None."""
+    """Return the numeric datasets of a model file; W is dense if `n_weights` is None, else CSR."""
     per_label = {"f_min": "<f8", "steps": "<i4", "status": "<i4", "n_positive": "<i8", "visited": "<f8"}
     per_label |= {"gap": "<f8"} if certified else {}
     per_label |= {name: "<f8" for name in OPTIONAL if name in optional}
@@ -65,6 +68,39 @@ def model_slabs(
     dense = {"W": Slab((n_labels, n_columns), precision)}
     W = dense if n_weights is None else matrix_slabs("W", n_labels, n_weights, n_columns, precision)
     return {**W, **tables, "bias": Slab((n_labels,), "<f8"), **slabs}
+
+
+def count_bytes(slabs: Mapping[str, Slab]) -> int:
+    return sum(math.prod(slab.shape) * np.dtype(slab.dtype).itemsize for slab in slabs.values())
+
+
+def is_smaller_sparse(n_labels: int, n_columns: int, n_weights: int, precision: str) -> bool:
+    """Return whether W with `n_weights` entries other than +0 takes fewer bytes as a CSR matrix than as a dense one."""
+    dense = {"W": Slab((n_labels, n_columns), precision)}
+    return count_bytes(matrix_slabs("W", n_labels, n_weights, n_columns, precision)) < count_bytes(dense)
+
+
+def write_rows(out: SlabFile, rows: Iterable[tuple[np.ndarray, np.ndarray]], first: int, begin: int) -> None:
+    """Write consecutive rows of W, as (columns, weights), in large pieces: from label `first`, or weight `begin` of a sparse W."""
+    dense = out.offsets["W"][1] if "W" in out.offsets else None
+    block, size = list[tuple[np.ndarray, np.ndarray]](), 0
+    for row in chain(rows, [None]):
+        if row is not None:
+            block.append(row)
+            size += row[1].size if dense is None else dense.shape[1]
+        if not block or (row is not None and size < WRITTEN):
+            continue
+        if dense is None:
+            for name, arrays in zip(("W/indices", "W/data"), zip(*block, strict=True), strict=True):
+                out.write(name, begin, np.concatenate(arrays))
+            begin += size
+        else:
+            W = np.zeros((len(block), dense.shape[1]), dense.dtype)
+            for values, (columns, weights) in zip(W, block, strict=True):
+                values[columns] = weights
+            out.write("W", first, W)
+            first += len(block)
+        block, size = [], 0
 
 
 # Attributes of convex training, in the order of the file; the last three come from `Problem.origin`.
@@ -100,8 +136,13 @@ def describe_model(
         raw_input.write(file)
 
 
-def mask_kept_weights(w: np.ndarray, below: float) -> np.ndarray:
-    """Return a mask of the weights to keep: non-zero and not smaller than `below` in magnitude (NaN is kept)."""
+def mask_kept_weights(w: np.ndarray, below: float | None) -> np.ndarray:
+    """Return a mask of the weights to keep: non-zero and not smaller than `below` in magnitude (NaN is kept).
+
+    Without `below`, all weights except +0 are kept, so no bit is lost.
+    """
+    if below is None:
+        return np.asarray(np.ascontiguousarray(w).view(f"u{w.itemsize}") != 0)
     with np.errstate(over="ignore"):
         below = w.dtype.type(below)
     return np.asarray((w != 0) & ~(np.abs(w) < below))
@@ -242,7 +283,7 @@ class Model(Trained):
         return out
 
     def row(self, label: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the non-zero entries of a row of W.
+        """Return the entries of a row of W that are not +0.
 
         Parameters
         ----------
@@ -257,7 +298,9 @@ class Model(Trained):
             Entries of W, before multiplication by `factors`.
         """
         indices, w = self.W.row(label) if isinstance(self.W, SparseRows) else (None, self.W[label])
-        positions = np.flatnonzero(mask_kept_weights(w, self.below))
+        if indices is not None and not self.below:
+            return indices, w
+        positions = np.flatnonzero(mask_kept_weights(w, self.below or None))
         return (positions if indices is None else indices[positions]), w[positions]
 
     def rows(self, labels: np.ndarray, part: int = 0) -> np.ndarray:

@@ -19,6 +19,7 @@ def tables():
     rng = np.random.default_rng(1)
     W = rng.standard_normal((N_LABELS, N_COLUMNS)) * (rng.random((N_LABELS, N_COLUMNS)) < 0.5)
     W[[0, 3]], W[:, 4] = 0, 0
+    W += 0.0  # no −0
     return W, *make.compact_columns(0, N_FEATURES, N_COLUMNS)
 
 
