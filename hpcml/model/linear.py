@@ -136,16 +136,14 @@ def describe_model(
         raw_input.write(file)
 
 
-def mask_kept_weights(w: np.ndarray, below: float | None) -> np.ndarray:
-    """Return a mask of the weights to keep: non-zero and not smaller than `below` in magnitude (NaN is kept).
+def mask_kept_weights(w: np.ndarray, below: float) -> np.ndarray:
+    """Return a mask of the weights to keep: other than +0 and not smaller than `below` in magnitude (NaN is kept).
 
-    Without `below`, all weights except +0 are kept, so no bit is lost.
+    With `below` = 0 no bit is lost: −0 is kept.
     """
-    if below is None:
-        return np.asarray(np.ascontiguousarray(w).view(f"u{w.itemsize}") != 0)
     with np.errstate(over="ignore"):
         below = w.dtype.type(below)
-    return np.asarray((w != 0) & ~(np.abs(w) < below))
+    return np.asarray((np.ascontiguousarray(w).view(f"u{w.itemsize}") != 0) & ~(np.abs(w) < below))
 
 
 def empty_labels_warning(n_emptied: int, n_labels: int, option: str) -> str:
@@ -300,7 +298,7 @@ class Model(Trained):
         indices, w = self.W.row(label) if isinstance(self.W, SparseRows) else (None, self.W[label])
         if indices is not None and not self.below:
             return indices, w
-        positions = np.flatnonzero(mask_kept_weights(w, self.below or None))
+        positions = np.flatnonzero(mask_kept_weights(w, self.below))
         return (positions if indices is None else indices[positions]), w[positions]
 
     def rows(self, labels: np.ndarray, part: int = 0) -> np.ndarray:

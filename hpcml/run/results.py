@@ -42,8 +42,8 @@ class Result(NamedTuple):
 class Results:
     """The records of a run's labels; `index` (n_labels, 3) has file number, position and number of kept weights of each."""
 
-    def __init__(self, comm: mpi.Comm, folder: Path, n_labels: int, precision: str, drop: float | None) -> None:
-        """Weights are kept as by `mask_kept_weights`; `precision` is one of `hpcml.model.linear.PRECISIONS`."""
+    def __init__(self, comm: mpi.Comm, folder: Path, n_labels: int, precision: str, drop: float = 0.0) -> None:
+        """Weights smaller than `drop` are discarded; `precision` is one of `hpcml.model.linear.PRECISIONS`."""
         self.comm, self.folder, self.drop = comm, folder, drop
         self.weight_type = np.dtype(precision)
         self.index = np.tile(np.array(_NONE, dtype=np.int64), (n_labels, 1))
@@ -89,7 +89,7 @@ class Results:
         if n_columns:
             columns = np.frombuffer(body[ends[0] : ends[1]], _COLUMN)
         else:  # of all columns
-            columns = np.flatnonzero(mask_kept_weights(weights, None)).astype(_COLUMN)
+            columns = np.flatnonzero(mask_kept_weights(weights, 0.0)).astype(_COLUMN)
             weights = weights[columns]
         return label, Result(numbers, columns, weights, body[ends[2] :])
 
@@ -97,7 +97,7 @@ class Results:
         """Append a finished label with its weights in ascending columns (None: all columns). Raises OSError."""
         w = np.ascontiguousarray(w, dtype=self.weight_type)
         left = np.flatnonzero(mask_kept_weights(w, self.drop))
-        if self.drop is None and columns is None and 2 * left.size >= w.size:
+        if columns is None and 2 * left.size >= w.size and not self.drop:
             columns = np.zeros(0, _COLUMN)
         else:
             columns, w = (left if columns is None else columns[left]).astype(_COLUMN), w[left]

@@ -38,7 +38,7 @@ class TrainReport:
     n_above: int = 0  # labels with a gap above the limit
     gaps: list[tuple[str, float, float]] = field(default_factory=list)  # label, objective, certified gap (--show-gaps)
     advice: str = ""
-    kept: float | None = None  # share of the weights in a sparse model
+    kept: float | None = None  # share of the weights that are not 0; None if most are not
     dropped: bool = False  # --drop
     n_emptied: int = 0  # labels without a weight after --drop
     profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, by rank (--profile)
@@ -53,7 +53,7 @@ class TrainReport:
             done += f", {plural(self.n_kept, 'label')} copied from the earlier run" if self.n_kept else ""
         lines = [f"{done}; model: {self.model}"]
         if self.kept is not None:
-            lines.append(f"{100 * self.kept:.3g} % of the weights stored, {self.model.stat().st_size / 1e6:.3g} MB")
+            lines.append(f"{100 * self.kept:.3g} % of the weights are not 0, {self.model.stat().st_size / 1e6:.3g} MB")
         if self.n_emptied:
             lines.append(empty_labels_warning(self.n_emptied, self.n_labels, "--drop"))
         for what, names in (
@@ -99,9 +99,11 @@ def read_report(
             learnt = status != STATUS.index("degenerate")
             trained = learnt & ~np.isin(np.arange(model.n_labels), list(kept))
             limit = GAP if options.max_gap is None else options.max_gap
-            n_emptied = 0  # labels with neither a constant model nor a weight
-            if options.drop:
-                n_emptied = sum(not model.row(label)[1].size for label in np.flatnonzero(learnt).tolist())
+            share, n_emptied = None, 0  # n_emptied: labels with neither a constant model nor a weight
+            if model.combination is None and (model.sparse or options.drop is not None):
+                n_weights = np.array([model.row(label)[1].size for label in range(model.n_labels)])
+                share = float(n_weights.sum() / max(1, model.n_labels * model.n_columns))
+                n_emptied = int(np.count_nonzero(learnt & (n_weights == 0))) if options.drop else 0
             report = TrainReport(
                 model=model.path,
                 n_rows=problem.rows.n_global,
@@ -120,9 +122,7 @@ def read_report(
                 gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True))
                 if options.show_gaps
                 else [],
-                kept=model.n_weights / max(1, model.n_labels * model.n_columns)
-                if model.sparse and model.combination is None
-                else None,
+                kept=share,
                 dropped=bool(options.drop),
                 n_emptied=n_emptied,
                 profile=profiles,

@@ -104,7 +104,8 @@ class LabelRun(Job):
         self.driver, self.problem, self.rows, self.labels = driver, problem, problem.rows, problem.labels
         self.comm, self.options, self.folder = driver.comm, options, folder
         n_columns, self.certified = self.rows.n_columns - self.rows.bias, problem.method.certified
-        self.results = Results(self.comm, folder.checkpoints, self.labels.size, problem.objective.weight_type.str, options.drop)
+        weight_type = problem.objective.weight_type
+        self.results = Results(self.comm, folder.checkpoints, self.labels.size, weight_type.str, options.drop or 0.0)
         self.leads = self.rows.comm.rank == 0  # writes for its group
         self.origin, self.chosen = origin, chosen
         self.must_match = origin | {"shape": [len(problem.names), n_columns]}
