@@ -9,14 +9,15 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.files.slabs import Slab, SlabFile
-from hpcml.model.linear import Model, describe_model, is_smaller_sparse, model_slabs, training_attributes, write_rows
+from hpcml.model.linear import HALF, Model, describe_model, is_smaller_sparse, model_slabs, training_attributes, write_rows
 from hpcml.partition import even_bounds, offsets
 
 
 def create_slabs(model: Model, n_weights: int, n_labels: int) -> dict[str, Slab]:
     """Return the datasets of a file of `n_labels` labels with `n_weights` weights, which is like that of `model`."""
-    is_sparse = model.combination is not None or is_smaller_sparse(n_labels, model.n_columns, n_weights, model.precision)
-    sizes = n_labels, model.n_features, model.n_columns, model.precision, "gap" in model.labels
+    precision = HALF if model.half else model.precision
+    is_sparse = model.combination is not None or is_smaller_sparse(n_labels, model.n_columns, n_weights, precision)
+    sizes = n_labels, model.n_features, model.n_columns, precision, "gap" in model.labels
     return model_slabs(*sizes, n_weights if is_sparse else None, model.labels)
 
 

@@ -69,7 +69,7 @@ def _peak_bytes(comm: mpi.Comm) -> int:
 class _LabelBlock:
     """The time of training a block of labels, including the copy of weights and the history as text, as for a run folder."""
 
-    def __init__(self, turns: Turns, drop: float | None, history: History, one_by_one: bool, clock: Callable[[], float]) -> None:
+    def __init__(self, turns: Turns, drop: float, history: History, one_by_one: bool, clock: Callable[[], float]) -> None:
         """Train all labels, or a few if they are trained one by one. `drop`: as the option of that name."""
         self.steps, self.n_weights, self.turns = list[int](), 0, 0
         began = clock()
@@ -78,7 +78,7 @@ class _LabelBlock:
                 self.turns += 1
                 for label in finished:
                     w = label.w.values if isinstance(label.w, SparseWeightsOf) else np.ascontiguousarray(label.w)
-                    self.n_weights += w.size if drop is None else int(np.count_nonzero(mask_kept_weights(w, drop)))
+                    self.n_weights += int(np.count_nonzero(mask_kept_weights(w, drop)))
                     self.steps.append(label.steps)
                     for step in label.history:
                         history.line(step)
@@ -121,7 +121,7 @@ def _train_some_labels(
         clock, history = time.perf_counter if any(streamed) else time.process_time, method.history
         for block in blocks:
             with mpi.groups_agreed(comm):
-                done = _LabelBlock(solver.solve(block.tolist(), NEVER), options.drop, history, solver.one_by_one, clock)
+                done = _LabelBlock(solver.solve(block.tolist(), NEVER), options.drop or 0.0, history, solver.one_by_one, clock)
             each = done.seconds / done.n_done
             if refilled:  # the last labels leave lanes empty, once per training
                 each = float(np.mean(done.steps)) / n_lanes * done.seconds / done.turns
@@ -133,10 +133,10 @@ def _train_some_labels(
         dealt = np.zeros(-(-labels.size // needs.n_groups) * needs.n_groups)
         dealt[: labels.size] = seconds  # dealt in turn, the most frequent labels first
         busy = float(dealt.reshape(-1, needs.n_groups).sum(axis=0).max()) if labels.size else 0.0
-        model_bytes = needs.model_bytes
-        if options.drop is not None:
-            weight_bytes = 4 + risk.weight_type.itemsize  # a column and a weight
-            model_bytes = int(weight_bytes * weights.sum()) + 64 * n_positive.size + 8 * problem.rows.n_features
+        weight_bytes = 4 + risk.weight_type.itemsize  # a column and a weight
+        model_bytes = int(weight_bytes * weights.sum()) + 72 * n_positive.size + 8 * problem.rows.n_features
+        if "combination" not in risk.about:
+            model_bytes = min(model_bytes, needs.model_bytes)  # sparse or dense
         load_seconds = mpi.allreduce_max(comm, loaded - began)
         return Measured(
             seconds={"load": load_seconds, "train": shared * (busy + tail), **_time_to_write(comm, model_bytes)},

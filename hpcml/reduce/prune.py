@@ -72,8 +72,12 @@ def prune(
     output: Path | None,
     force: bool,
     log: Log,
+    half: bool = False,
 ) -> Pruning:
-    """Evaluate the model without weights smaller than each `below`; write the last model to `output`. Collective over `comm`."""
+    """Evaluate the model without weights smaller than each `below`; write the last model to `output`. Collective over `comm`.
+
+    `half`: round the other weights to float16.
+    """
     if not isinstance(model, Model):
         raise ConfigError(f"{model.path}: a classifier has no weights to prune; expected a linear model")
     if model.combination is not None:
@@ -84,7 +88,7 @@ def prune(
         lines: list[Line] = []
         had_weights = None  # per label
         for number, value in enumerate((0.0, *below)):
-            pruned = model.pruned(value)
+            pruned = model.pruned(value, half and number > 0)
             counts = np.zeros(model.n_labels, dtype=np.int64)  # remaining weights per label
             with mpi.agreed(comm, f"reading {pruned.path}"):
                 for label in range(*even_bounds(model.n_labels, comm.size)[comm.rank : comm.rank + 2].tolist()):
@@ -92,7 +96,7 @@ def prune(
             mpi.allreduce_sum(comm, counts)
             had_weights = counts > 0 if had_weights is None else had_weights
             n_weights = int(counts.sum()) if number else model.n_weights
-            n_bytes = count_bytes(create_slabs(model, int(counts.sum()), model.n_labels))
+            n_bytes = count_bytes(create_slabs(pruned, int(counts.sum()), model.n_labels))
             log(f"evaluating the model with {plural(n_weights, 'weight')}")
             result = evaluate(comm, pruned if number else model, dataset, split, log)
             n_all = model.n_labels * model.n_columns
