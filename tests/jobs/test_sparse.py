@@ -74,8 +74,18 @@ def test_rejects_invalid_commands(standing, data, undisturbed, tmp_path):
         (r"also an input", "prune", model, data, "--below", "0.1", "-o", model, "--force"),
         (r"damaged model: W/indices", "evaluate", damaged, data),
         (r"damaged model: W/indices", "predict", damaged, data, "-o", out, "--top", "3"),
-        (r"a sparse model cannot be reduced", "select", model, "-o", tmp_path / "few.h5", "--features", "5", "--data", data),
-        (r"a sparse model cannot be continued", "train", "mbw", data, "-o", tmp_path / "run", "--initial-model", model),
+        (
+            r"without the weights u and v of its state",
+            "select",
+            model,
+            "-o",
+            tmp_path / "few.h5",
+            "--features",
+            "5",
+            "--data",
+            data,
+        ),
+        (r"trained with method = probe, not mbw", "train", "mbw", data, "-o", tmp_path / "run", "--initial-model", model),
     ):
         refused(standing(3, *command), pattern=pattern)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged.h5"]

@@ -54,7 +54,8 @@ def write_model(
     n_weights = np.zeros(n_labels, np.int64)
     if state.options.final:  # a model that can be continued has a dense state
         for lane, label in enumerate(local.tolist()):
-            n_weights[label] = np.count_nonzero(mask_kept_weights(state.final_weights(lane, rows)[1:], 0.0))
+            with np.errstate(all="ignore"):
+                n_weights[label] = np.count_nonzero(mask_kept_weights(state.final_weights(lane, rows)[1:], 0.0))
         mpi.allreduce_sum(comm, n_weights)
         is_sparse = is_smaller_sparse(n_labels, width, int(n_weights.sum()), "<f8")
     indptr = offsets(n_weights)
@@ -126,8 +127,6 @@ class InitialModel:
         """An unset bias in `options` is taken from the model. Raises DataError, ConfigError."""
         path = model_file(path)
         self.path, self.model = path, Model(path)
-        if self.model.sparse:
-            raise DataError(f"--initial-model {path}: a sparse model cannot be continued; use the model that it was made from")
         attributes = self.model.attrs
         self.options = with_bias(options, method, bool(attributes.get("bias")))
         expected = {"method": method} | option_attributes(self.options)
@@ -139,7 +138,7 @@ class InitialModel:
                 raise OptionError("initial_model", path, why)
         with readable(path, "hpcml train", "model"), open_stamped(path, "model", "hpcml train") as file:
             if "state" not in file:
-                why = "cannot be continued; it was trained with --final, or saved by hpcml.save"
+                why = "cannot be continued; it was trained with --final, pruned, or saved by hpcml.save"
                 raise OptionError("initial_model", path, why)
             self.n_rows, self.numbers = int(attributes["n_rows"]), file["state/features"][:]
         self.names = self.model.label_names
