@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from hpcml.commands.operation import OUTPUT, AnyModel, Floats, Operation, PathLike, Session
 from hpcml.options import Flag, Only, Range, Several
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prune(Operation["Pruning"]):
-    """Remove small weights from a linear model.
+    """Remove small weights from a linear model, or round them.
 
-    Prints the size and the quality of each pruned model. The saved model is sparse.
+    Prints the size and the quality of each pruned model.
     """
 
     model: AnyModel
@@ -26,6 +26,8 @@ class Prune(Operation["Pruning"]):
     _: KW_ONLY
     below: Annotated[Floats, Several, Range(0)]
     """Magnitude below which weights are removed. Several values: one line of the table for each."""
+    weights: Literal["float16"] | None = None
+    """Round the remaining weights to this type: float16. Default: keep their type."""
     output: Annotated[PathLike | None, OUTPUT] = None
     """Model file to write, pruned with the last magnitude. Default: only print the table."""
     split: str | None = None
@@ -40,4 +42,5 @@ class Prune(Operation["Pruning"]):
 
         with open_model_and_dataset(session, self.model, self.data) as (model, dataset):
             split = choose_split(session.comm, dataset, self.split, session.log)
-            return prune(session.comm, model, dataset, split, self.below, self.output, self.force, session.log)
+            half = self.weights is not None
+            return prune(session.comm, model, dataset, split, self.below, self.output, self.force, session.log, half)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.files.slabs import new_file
-from hpcml.model.linear import STATUS, describe_model, model_slabs
+from hpcml.model.linear import STATUS, describe_model, is_smaller_sparse, model_slabs
 from hpcml.model.raw_input import RawInput
 
 
@@ -46,8 +46,7 @@ def write_linear(
     W = sp.hstack(parts, format="csr")
     with np.errstate(over="ignore"):
         precision = "<f4" if np.array_equal(W.data, W.data.astype("<f4"), equal_nan=True) else "<f8"
-    size = np.dtype(precision).itemsize
-    is_sparse = len(parts) > 1 or W.nnz * (size + 4) < n_labels * n_features * size
+    is_sparse = len(parts) > 1 or is_smaller_sparse(n_labels, n_features, W.nnz, precision)
     slabs = model_slabs(n_labels, n_features, W.shape[1], precision, "gap" in labels, W.nnz if is_sparse else None)
     arrays = {"columns": np.arange(n_features), "factors": np.broadcast_to(factors, n_features), "bias": bias, "W": weights[0]}
     arrays |= {"W/indptr": W.indptr, "W/indices": W.indices, "W/data": W.data}

@@ -9,16 +9,16 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.files.slabs import Slab, SlabFile
-from hpcml.model.linear import Model, describe_model, model_slabs, training_attributes
+from hpcml.model.linear import HALF, Model, describe_model, is_smaller_sparse, model_slabs, training_attributes, write_rows
 from hpcml.partition import even_bounds, offsets
 
-# Weights of a dense model that are copied at a time.
-_WEIGHTS = 1 << 24
 
-
-def create_slabs(model: Model, n_weights: int | None, n_labels: int) -> dict[str, Slab]:
-    certified = "gap" in model.labels
-    return model_slabs(n_labels, model.n_features, model.n_columns, model.precision, certified, n_weights, model.labels)
+def create_slabs(model: Model, n_weights: int, n_labels: int) -> dict[str, Slab]:
+    """Return the datasets of a file of `n_labels` labels with `n_weights` weights, which is like that of `model`."""
+    precision = HALF if model.half else model.precision
+    is_sparse = model.combination is not None or is_smaller_sparse(n_labels, model.n_columns, n_weights, precision)
+    sizes = n_labels, model.n_features, model.n_columns, precision, "gap" in model.labels
+    return model_slabs(*sizes, n_weights if is_sparse else None, model.labels)
 
 
 def copy_labels(
@@ -26,7 +26,6 @@ def copy_labels(
     out: SlabFile,
     sources: Sequence[Callable[[], Model]],
     sizes: Sequence[int],
-    sparse: bool,
     names: Sequence[str],
     titles: Sequence[str] | None,
 ) -> None:
@@ -43,7 +42,7 @@ def copy_labels(
 
     counts = np.zeros(n_labels, np.int64)
     with mpi.agreed(comm, "reading models"):
-        for part, first, own in own_labels() if sparse else ():
+        for part, first, own in own_labels():
             for label in range(own.start, own.stop):
                 counts[first + label] = part.row(label)[1].size
             del part  # close it before the next one is opened: a model has a dozen open files
@@ -53,17 +52,17 @@ def copy_labels(
     with mpi.agreed(comm, "reading models"):
         if comm.rank == 0:
             model = sources[0]()
-            slabs = create_slabs(model, int(indptr[-1]) if sparse else None, n_labels)
+            slabs = create_slabs(model, int(indptr[-1]), n_labels)
 
     def describe(file: h5py.File) -> None:
         assert model is not None
-        n_columns = model.n_columns if sparse else None
+        n_columns = None if "W" in slabs else model.n_columns
         describe_model(file, training_attributes(model.attrs), names, n_columns, titles, model.training_keys, model.raw_input)
 
     out.layout(slabs, describe)
     with mpi.agreed(comm, f"writing {out.target}"):
         if model is not None:
-            tables = {"columns": model.columns, "factors": model.factors} | ({"W/indptr": indptr} if sparse else {})
+            tables = {"columns": model.columns, "factors": model.factors} | ({} if "W" in slabs else {"W/indptr": indptr})
             for name, values in tables.items():
                 out.write(name, 0, values)
             del tables, values
@@ -71,10 +70,7 @@ def copy_labels(
         for part, first, own in own_labels():
             for name, values in {"bias": part.bias, **{f"labels/{name}": values for name, values in part.labels.items()}}.items():
                 out.write(name, first + own.start, values[own])
-            for label in range(own.start, own.stop) if sparse else ():
-                for name, numbers in zip(("W/indices", "W/data"), part.row(label), strict=True):
-                    out.write(name, int(indptr[first + label]), numbers)
-            step = max(1, _WEIGHTS // max(1, part.n_columns))
-            for begin in range(own.start, own.stop, step) if not sparse else ():
-                out.write("W", first + begin, part.rows(np.arange(begin, min(begin + step, own.stop))))
+            rows = map(part.row, range(own.start, own.stop))
+            write_rows(out, rows, first + own.start, int(indptr[first + own.start]))
+            del rows
             del part

@@ -9,14 +9,16 @@ and column 0, so W has at least one column if there are features.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h5py
 import numpy as np
 
 from hpcml.data.in_memory import find_unsorted_entry, row_of
-from hpcml.errors import NonFiniteError
+from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.files.hdf5 import (
     COMPUTED_BY,
     WRITTEN_BY,
@@ -27,19 +29,23 @@ from hpcml.files.hdf5 import (
     write_label_titles,
     write_strings,
 )
-from hpcml.files.slabs import Slab
+from hpcml.files.slabs import Slab, SlabFile
 from hpcml.files.untrusted import read_strings
 from hpcml.model.combination import Combination, Rule
 from hpcml.model.raw_input import RawInput
 from hpcml.model.trained import SIGMOID, Trained
 from hpcml.model.training_keys import TrainingKeys, write_training_keys
+from hpcml.partition import entries_of, offsets
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
 STATUS = ("converged", "degenerate", "step limit", "one pass")  # codes of labels/status
-PRECISIONS = ("<f4", "<f8")  # types of W
+PRECISIONS = ("<f4", "<f8")  # types of W in memory
+HALF = "<f2"  # type of a W that is stored smaller, and decoded to float32 when it is opened
+HALF_BELOW = float(np.nextafter(np.float32(2.0**-25), np.float32(1)))  # smallest magnitude that is not 0 in float16
 CHECKED = 1 << 22  # weights of a sparse W checked at a time
+WRITTEN = 1 << 22  # weights of W written at a time
 # Columns labels/* of only some models, float64 each: options tuned per label, and the average precision in cross-validation on the
 # training rows (NaN: unknown).
 TUNED_OPTIONS = ("lambda", "l1", "positive_weight")
@@ -56,7 +62,7 @@ def model_slabs(
     n_weights: int | None = None,
     optional: Collection[str] = (),
 ) -> dict[str, Slab]:
-    """Return the numeric datasets of a model file; W is dense if `n_weights` is None."""
+    """Return the numeric datasets of a model file; W is dense if `n_weights` is None, else CSR."""
     per_label = {"f_min": "<f8", "steps": "<i4", "status": "<i4", "n_positive": "<i8", "visited": "<f8"}
     per_label |= {"gap": "<f8"} if certified else {}
     per_label |= {name: "<f8" for name in OPTIONAL if name in optional}
@@ -65,6 +71,39 @@ def model_slabs(
     dense = {"W": Slab((n_labels, n_columns), precision)}
     W = dense if n_weights is None else matrix_slabs("W", n_labels, n_weights, n_columns, precision)
     return {**W, **tables, "bias": Slab((n_labels,), "<f8"), **slabs}
+
+
+def count_bytes(slabs: Mapping[str, Slab]) -> int:
+    return sum(math.prod(slab.shape) * np.dtype(slab.dtype).itemsize for slab in slabs.values())
+
+
+def is_smaller_sparse(n_labels: int, n_columns: int, n_weights: int, precision: str) -> bool:
+    """Return whether W with `n_weights` entries other than +0 takes fewer bytes as a CSR matrix than as a dense one."""
+    dense = {"W": Slab((n_labels, n_columns), precision)}
+    return count_bytes(matrix_slabs("W", n_labels, n_weights, n_columns, precision)) < count_bytes(dense)
+
+
+def write_rows(out: SlabFile, rows: Iterable[tuple[np.ndarray, np.ndarray]], first: int, begin: int) -> None:
+    """Write consecutive rows of W, as (columns, weights), in large pieces: from label `first`, or weight `begin` of a sparse W."""
+    dense = out.offsets["W"][1] if "W" in out.offsets else None
+    block, size = list[tuple[np.ndarray, np.ndarray]](), 0
+    for row in chain(rows, [None]):
+        if row is not None:
+            block.append(row)
+            size += row[1].size if dense is None else dense.shape[1]
+        if not block or (row is not None and size < WRITTEN):
+            continue
+        if dense is None:
+            for name, arrays in zip(("W/indices", "W/data"), zip(*block, strict=True), strict=True):
+                out.write(name, begin, np.concatenate(arrays))
+            begin += size
+        else:
+            W = np.zeros((len(block), dense.shape[1]), dense.dtype)
+            for values, (columns, weights) in zip(W, block, strict=True):
+                values[columns] = weights
+            out.write("W", first, W)
+            first += len(block)
+        block, size = [], 0
 
 
 # Attributes of convex training, in the order of the file; the last three come from `Problem.origin`.
@@ -101,10 +140,13 @@ def describe_model(
 
 
 def mask_kept_weights(w: np.ndarray, below: float) -> np.ndarray:
-    """Return a mask of the weights to keep: non-zero and not smaller than `below` in magnitude (NaN is kept)."""
+    """Return a mask of the weights to keep: other than +0 and not smaller than `below` in magnitude (NaN is kept).
+
+    With `below` = 0 no bit is lost: −0 is kept.
+    """
     with np.errstate(over="ignore"):
         below = w.dtype.type(below)
-    return np.asarray((w != 0) & ~(np.abs(w) < below))
+    return np.asarray((np.ascontiguousarray(w).view(f"u{w.itemsize}") != 0) & ~(np.abs(w) < below))
 
 
 def empty_labels_warning(n_emptied: int, n_labels: int, option: str) -> str:
@@ -172,6 +214,7 @@ class Model(Trained):
     combination: Combination | None = None  # of labels with several weight vectors
     sparse = False  # whether W is stored sparse
     below = 0.0  # weights of smaller magnitude count as 0
+    half = False  # whether weights count as rounded to float16
 
     def _read(self, file: h5py.File) -> None:
         self.normalised, self.binary = (bool(self.attrs.get(name, False)) for name in ("normalised", "binary"))
@@ -183,7 +226,7 @@ class Model(Trained):
         sizes, of_labels = (self.n_labels, self.n_features, self.n_columns), [name for name in OPTIONAL if f"labels/{name}" in file]
         expected = model_slabs(*sizes, self.precision, "labels/gap" in file, self.n_weights if sparse else None, of_labels)
         slabs = {name: Slab(file[name].shape, file[name].dtype.str) for name in expected}
-        if self.precision not in PRECISIONS or slabs != expected or file["label_names"].shape != (self.n_labels,):
+        if self.precision not in (*PRECISIONS, HALF) or slabs != expected or file["label_names"].shape != (self.n_labels,):
             raise ValueError("inconsistent sizes or types")
         self.combination = Combination.of(self.attrs)
         parts = 1 if self.combination is None else self.combination.n_parts
@@ -193,6 +236,10 @@ class Model(Trained):
         if parts * self.width > self.n_columns or (parts > 1 and not sparse):
             raise ValueError("inconsistent parts")
         arrays = {name: map_dataset(self.path, file[name]) for name in expected}
+        if self.precision == HALF:
+            self.precision, name = "<f4", "W/data" if sparse else "W"
+            arrays[name] = arrays[name].astype(self.precision)
+            arrays[name].flags.writeable = False
         self.W = SparseRows(*(arrays[f"W/{name}"] for name in SparseRows._fields)) if sparse else arrays["W"]
         self.columns, self.factors, self.bias = (arrays[name] for name in ("columns", "factors", "bias"))
         self.labels = {name.removeprefix("labels/"): values for name, values in arrays.items() if name.startswith("labels/")}
@@ -224,25 +271,27 @@ class Model(Trained):
             if not (finite := np.isfinite(W.data[begin : begin + CHECKED])).all():
                 raise self._non_finite_error(row_of(W.indptr, begin + int(np.argmin(finite))))
 
-    def pruned(self, below: float) -> Model:
+    def pruned(self, below: float, half: bool = False) -> Model:
         """Return a view of the model without small weights.
 
         Parameters
         ----------
         below : float
             Weights of smaller magnitude count as 0.
+        half : bool
+            Round the weights to float16.
 
         Returns
         -------
         Model
-            `row`, `rows`, `weights` and `weight_matrix` skip the small weights; `W` still holds them.
+            `row`, `rows`, `weights` and `weight_matrix` skip the small weights and round; `W` still holds all weights.
         """
         out = copy.copy(self)
-        out.below = max(self.below, below)
+        out.half, out.below = half, max(self.below, below, HALF_BELOW if half else 0.0)
         return out
 
     def row(self, label: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the non-zero entries of a row of W.
+        """Return the entries of a row of W that are not +0.
 
         Parameters
         ----------
@@ -255,10 +304,25 @@ class Model(Trained):
             Ascending columns.
         weights : ndarray (n,)
             Entries of W, before multiplication by `factors`.
+
+        Raises
+        ------
+        ConfigError
+            If the weights are rounded and one is too large for float16.
         """
         indices, w = self.W.row(label) if isinstance(self.W, SparseRows) else (None, self.W[label])
+        if indices is not None and not self.below:
+            return indices, w
         positions = np.flatnonzero(mask_kept_weights(w, self.below))
-        return (positions if indices is None else indices[positions]), w[positions]
+        columns, w = (positions if indices is None else indices[positions]), w[positions]
+        if self.half:
+            with np.errstate(over="ignore"):
+                rounded = w.astype(HALF).astype(w.dtype)
+            if (lost := np.isinf(rounded) & np.isfinite(w)).any():
+                name = self.label_names[label]
+                raise ConfigError(f"{self.path}: the weight {w[lost][0]:g} of label {name!r} is too large for float16 (65504)")
+            w = rounded
+        return columns, w
 
     def rows(self, labels: np.ndarray, part: int = 0) -> np.ndarray:
         """Return dense rows of W.
@@ -349,5 +413,18 @@ class Model(Trained):
         import scipy.sparse as sp
 
         numbers = np.arange(self.n_labels) if labels is None else np.asarray(labels)
-        blocks = [sp.csr_matrix(self.weights(numbers[begin : begin + 16])) for begin in range(0, numbers.size, 16)]
-        return sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((0, self.n_features))
+        present = np.flatnonzero(self.factors)
+        features = present[np.argsort(self.columns[present], kind="stable")]  # by column
+        begins = offsets(np.bincount(self.columns[present], minlength=self.width))
+        of_rows, values = [np.zeros(0, np.int64)], [np.zeros(0)]
+        for label in numbers.tolist():
+            columns, w = self.row(label)
+            columns = columns[: np.searchsorted(columns, self.width)]  # of the first part
+            sizes, positions = entries_of(begins, columns)
+            of_rows.append(features[positions])
+            values.append(np.repeat(w[: columns.size].astype(np.float64), sizes) * self.factors[of_rows[-1]])
+        arrays = np.concatenate(values), np.concatenate(of_rows), offsets([each.size for each in values[1:]])
+        out = sp.csr_matrix(arrays, (numbers.size, self.n_features))
+        out.sort_indices()
+        out.eliminate_zeros()
+        return out

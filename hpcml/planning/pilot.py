@@ -103,8 +103,7 @@ def _train_some_labels(
                     n_turns += 1
                     for label in finished:  # with the copy of weights and the history as text, as for a run folder
                         w = label.w.values if isinstance(label.w, SparseWeightsOf) else np.ascontiguousarray(label.w)
-                        kept = w if options.drop is None else w[mask_kept_weights(w, options.drop)]
-                        n_weights += kept.size
+                        n_weights += int(np.count_nonzero(mask_kept_weights(w, options.drop or 0.0)))
                         steps.append(label.steps)
                         for step in label.history:
                             method.history.line(step)
@@ -122,10 +121,10 @@ def _train_some_labels(
         dealt = np.zeros(-(-labels.size // needs.n_groups) * needs.n_groups)
         dealt[: labels.size] = seconds  # dealt in turn, the most frequent labels first
         busy = float(dealt.reshape(-1, needs.n_groups).sum(axis=0).max()) if labels.size else 0.0
-        model_bytes = needs.model_bytes
-        if options.drop is not None:
-            weight_bytes = 4 + risk.weight_type.itemsize  # a column and a weight
-            model_bytes = int(weight_bytes * weights.sum()) + 64 * n_positive.size + 8 * problem.rows.n_features
+        weight_bytes = 4 + risk.weight_type.itemsize  # a column and a weight
+        model_bytes = int(weight_bytes * weights.sum()) + 72 * n_positive.size + 8 * problem.rows.n_features
+        if "combination" not in risk.about:
+            model_bytes = min(model_bytes, needs.model_bytes)  # sparse or dense
         load_seconds = mpi.allreduce_max(comm, loaded - began)
         return Measured(
             seconds={"load": load_seconds, "train": shared * (busy + tail), **_time_to_write(comm, model_bytes)},

@@ -145,11 +145,11 @@ def plan(session: Session, method: Method, data: Path | None, plan_options: Plan
     )
     needs = replace(needs, own_bytes={"program": program, **needs.own_bytes})
     pilot = run_pilot(session, method, data, options, needs, cluster) if data is not None and plan_options.pilot else None
-    seconds, peak = dict[str, float](), None
+    seconds, peak, dense = dict[str, float](), None, needs.model_bytes
     if pilot is not None:
         seconds, peak = {"start": start, **pilot.seconds}, pilot.rank_bytes
         needs = replace(needs, model_bytes=pilot.model_bytes or needs.model_bytes)
-    pages = needs.model_bytes if getattr(options, "drop", None) is not None else 0  # a sparse model is read at the end
+    pages = needs.model_bytes if method.linear and needs.model_bytes != dense else 0  # a sparse model is read at the end
     needs = replace(needs, own_bytes={**needs.own_bytes, "pages of the model": pages})
     rank_bytes = sum(needs.own_bytes.values()) + needs.shared_bytes if peak is None else peak + pages
     sources = _list_sources(comm, data, plan_options, cluster, options, pilot)
@@ -184,8 +184,7 @@ def _list_sources(
         per_row = VALUES_PER_ROW if plan_options.values_per_row is None else plan_options.values_per_row
         assumed += [*LAWS, f"{per_row:g} values per row"]
     if pilot is None:
-        assumed += ["model size without --drop"] * (getattr(options, "drop", None) is not None)
-        return measured, assumed
+        return measured, [*assumed, "no weight is 0: the model may be much smaller"]
     measured.append(f"time: pilot on {plural(comm.size, 'rank')} of {processor_name()}, {pilot.sample}")
     if pilot.rank_bytes:
         measured.append("memory per rank: peak of the pilot")

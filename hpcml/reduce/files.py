@@ -52,13 +52,11 @@ class SeenFeatures:
     def read(cls, path: Path) -> Self:
         path = model_file(path)
         model = Model(path)
-        if model.sparse:
-            raise DataError(f"{path}: a sparse model cannot be reduced to fewer features; use the model before pruning")
         with open_stamped(path, "model", "hpcml train") as file, readable(path, "hpcml train", "model"):
-            if POSITIVE not in file or NEGATIVE not in file:
+            if model.sparse or POSITIVE not in file or NEGATIVE not in file:
                 raise ConfigError(
                     f"{path}: a model of the method {model.attrs.get('method', '?')} without the weights u and v of its state; "
-                    "extremal selection needs a model of bw or mbw (trained without --final)"
+                    "extremal selection needs a model of bw or mbw (trained without --final, and not pruned)"
                 )
             features, u, v = (map_dataset(path, file[name]) for name in (FEATURES, POSITIVE, NEGATIVE))
         shape, is_valid = (model.n_labels, features.size + 1), features.ndim == 1 and features.dtype.kind == "i"

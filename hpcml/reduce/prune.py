@@ -18,7 +18,7 @@ from hpcml.files.slabs import new_file
 from hpcml.files.table import table
 from hpcml.log import Log, plural
 from hpcml.model.copy_labels import copy_labels, create_slabs
-from hpcml.model.linear import Model, empty_labels_warning
+from hpcml.model.linear import Model, count_bytes, empty_labels_warning
 from hpcml.model.trained import Trained
 from hpcml.partition import even_bounds
 
@@ -71,8 +71,12 @@ def prune(
     output: Path | None,
     force: bool,
     log: Log,
+    half: bool = False,
 ) -> Pruning:
-    """Evaluate the model without weights smaller than each `below`; write the last model to `output`. Collective over `comm`."""
+    """Evaluate the model without weights smaller than each `below`; write the last model to `output`. Collective over `comm`.
+
+    `half`: round the other weights to float16.
+    """
     if not isinstance(model, Model):
         raise ConfigError(f"{model.path}: a classifier has no weights to prune; expected a linear model")
     if model.combination is not None:
@@ -83,7 +87,7 @@ def prune(
         lines: list[Line] = []
         had_weights = None  # per label
         for number, value in enumerate((0.0, *below)):
-            pruned = model.pruned(value)
+            pruned = model.pruned(value, half and number > 0)
             counts = np.zeros(model.n_labels, dtype=np.int64)  # remaining weights per label
             with mpi.agreed(comm, f"reading {pruned.path}"):
                 for label in range(*even_bounds(model.n_labels, comm.size)[comm.rank : comm.rank + 2].tolist()):
@@ -91,18 +95,14 @@ def prune(
             mpi.allreduce_sum(comm, counts)
             had_weights = counts > 0 if had_weights is None else had_weights
             n_weights = int(counts.sum()) if number else model.n_weights
-            stored = n_weights if number or model.sparse else None
-            n_bytes = sum(
-                math.prod(slab.shape) * np.dtype(slab.dtype).itemsize
-                for slab in create_slabs(model, stored, model.n_labels).values()
-            )
+            n_bytes = count_bytes(create_slabs(pruned, int(counts.sum()), model.n_labels))
             log(f"evaluating the model with {plural(n_weights, 'weight')}")
             result = evaluate(comm, pruned if number else model, dataset, split, log)
             n_all = model.n_labels * model.n_columns
             n_emptied = int(np.count_nonzero(had_weights & (counts == 0)))
             lines.append(Line(value, n_weights, n_all, n_emptied, n_bytes, result.macro("average_precision"), result.precision_at))
         if out is not None:
-            copy_labels(comm, out, [lambda: pruned], [model.n_labels], True, model.label_names, model.label_titles)
+            copy_labels(comm, out, [lambda: pruned], [model.n_labels], model.label_names, model.label_titles)
     if output is not None:
         log(f"{output}: {plural(n_weights, 'weight')} of {plural(model.n_labels, 'label')}")
     return Pruning(model.path, dataset.path, split, lines, model.n_labels, result.n_rows, result.seen)

@@ -49,28 +49,27 @@ class _Part(NamedTuple):
     config: dict[str, Any]
     names: list[str]  # of the labels
     titles: list[str]
-    sparse: bool
     facts: dict[str, Any]  # attributes that must be equal in all parts
 
 
 def merge_models(session: Session, runs: list[Path], target: Target, free: Callable[[str], Collection[str]]) -> MergeReport:
     comm, output, parts = session.comm, target.output, list[_Part]()
 
-    def read_parts() -> tuple[list[Path], list[int], bool, dict[str, Any]]:
+    def read_parts() -> tuple[list[Path], list[int], dict[str, Any]]:
         if any(output.resolve() == run.resolve() for run in runs):
             raise ConfigError(f"{output} is one of the runs to merge; choose another --output")
         parts.extend(sorted(map(_read_part, runs), key=lambda part: part.position))
         first = parts[0]
         _check_complete(parts, free(str(first.config.get("method"))))
         config = {key: value for key, value in first.config.items() if key != PART}
-        return [part.run for part in parts], [len(part.names) for part in parts], first.sparse, config
+        return [part.run for part in parts], [len(part.names) for part in parts], config
 
     with RunFolder(comm, output, session.log) as folder:
-        run_folders, sizes, sparse, config = mpi.run_on_root(comm, "reading the parts", read_parts)
+        run_folders, sizes, config = mpi.run_on_root(comm, "reading the parts", read_parts)
         names, titles = (list(chain.from_iterable(each)) for each in ([p.names for p in parts], [p.titles for p in parts]))
         with folder.replaced(config, target.force) as fresh:
             with new_file(comm, fresh / "model.h5") as out:
-                copy_labels(comm, out, [partial(Model, run / "model.h5") for run in run_folders], sizes, sparse, names, titles)
+                copy_labels(comm, out, [partial(Model, run / "model.h5") for run in run_folders], sizes, names, titles)
             for name in ("history.csv", "choice.csv"):
                 sources = [run / name for run in run_folders]
                 mpi.run_on_root(comm, f"writing {fresh / name}", partial(_join_tables, sources, fresh / name))
@@ -88,12 +87,12 @@ def _read_part(run: Path) -> _Part:
         raise DataError(f"{run}: history.csv is missing; train it again")
     model = Model(run / "model.h5")
     facts = training_attributes(model.attrs) | {
-        "form of the weights": f"{'sparse' if model.sparse else 'dense'}, {model.precision}, {model.n_columns} columns",
+        "form of the weights": f"{model.precision}, {model.n_columns} columns",
         "columns about labels": ", ".join(model.labels),
         **{name: hashlib.sha256(getattr(model, name)).hexdigest() for name in ("columns", "factors")},
     }
     titles = model.label_titles or [""] * model.n_labels
-    return _Part(run, parse_part(text), config, model.label_names, titles, model.sparse, facts)
+    return _Part(run, parse_part(text), config, model.label_names, titles, facts)
 
 
 def _check_complete(parts: list[_Part], free: Collection[str]) -> None:

@@ -1,8 +1,9 @@
 """Finished labels of a run: records in files of its checkpoint folder, from which model.h5 and history.csv are created.
 
 Each rank appends the labels that it finishes to its own file, in any order: a header with a CRC-32, the numbers of the label, its
-weights, and its lines of history.csv. Weights are stored with their columns if that takes less space. A continued run, on any
-number of ranks, uses all complete records; a partial record of a killed process is cut off.
+weights, and its lines of history.csv. Weights are stored with their columns if that takes less space. model.h5 is laid out from
+the numbers of weights. A continued run, on any number of ranks, uses all complete records; a partial record of a killed process is
+cut off.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import DataError
 from hpcml.files.slabs import SlabFile
-from hpcml.model.linear import mask_kept_weights
+from hpcml.model.linear import mask_kept_weights, write_rows
 from hpcml.partition import bounds_by_weight, offsets
 from hpcml.run.folder import RESULTS
 
@@ -39,11 +40,11 @@ class Result(NamedTuple):
 
 
 class Results:
-    """The records of a run's labels; `index` (n_labels, 3) has file number, position and number of weights of each."""
+    """The records of a run's labels; `index` (n_labels, 3) has file number, position and number of kept weights of each."""
 
-    def __init__(self, comm: mpi.Comm, folder: Path, n_labels: int, n_columns: int, precision: str, drop: float | None) -> None:
+    def __init__(self, comm: mpi.Comm, folder: Path, n_labels: int, precision: str, drop: float = 0.0) -> None:
         """Weights smaller than `drop` are discarded; `precision` is one of `hpcml.model.linear.PRECISIONS`."""
-        self.comm, self.folder, self.n_columns, self.drop = comm, folder, n_columns, drop
+        self.comm, self.folder, self.drop = comm, folder, drop
         self.weight_type = np.dtype(precision)
         self.index = np.tile(np.array(_NONE, dtype=np.int64), (n_labels, 1))
         self._file: BinaryIO | None = None
@@ -85,15 +86,18 @@ class Results:
             return -1, None
         ends = np.cumsum(sizes).tolist()
         numbers, weights = np.frombuffer(body[: ends[0]], "<f8"), np.frombuffer(body[ends[1] : ends[2]], self.weight_type)
-        columns = np.frombuffer(body[ends[0] : ends[1]], _COLUMN) if n_columns else np.arange(n_weights, dtype=_COLUMN)
+        if n_columns:
+            columns = np.frombuffer(body[ends[0] : ends[1]], _COLUMN)
+        else:  # of all columns
+            columns = np.flatnonzero(mask_kept_weights(weights, 0.0)).astype(_COLUMN)
+            weights = weights[columns]
         return label, Result(numbers, columns, weights, body[ends[2] :])
 
     def add(self, label: int, numbers: np.ndarray, columns: np.ndarray | None, w: np.ndarray, text: bytes) -> None:
         """Append a finished label with its weights in ascending columns (None: all columns). Raises OSError."""
         w = np.ascontiguousarray(w, dtype=self.weight_type)
-        # Dense models keep −0.
-        left = np.flatnonzero(w.view(f"u{w.itemsize}") if self.drop is None else mask_kept_weights(w, self.drop))
-        if self.drop is None and columns is None and 2 * left.size >= w.size:
+        left = np.flatnonzero(mask_kept_weights(w, self.drop))
+        if columns is None and 2 * left.size >= w.size and not self.drop:
             columns = np.zeros(0, _COLUMN)
         else:
             columns, w = (left if columns is None else columns[left]).astype(_COLUMN), w[left]
@@ -101,7 +105,7 @@ class Results:
         body = b"".join([numbers.astype("<f8").tobytes(), columns.tobytes(), w.tobytes(), text])
         if self._file is None:
             self._file = (self.folder / FILE.format(self.comm.rank)).open("ab")
-        self.index[label] = self.comm.rank, self._file.tell(), w.size
+        self.index[label] = self.comm.rank, self._file.tell(), left.size
         self._file.write(head + _CRC.pack(zlib.crc32(body, zlib.crc32(head))))
         self._file.write(body)
 
@@ -138,25 +142,23 @@ class Results:
                 file.close()
 
     def write_labels(self, out: SlabFile, names: tuple[str, ...]) -> None:
-        """Write `W` and the numbers, named `names`, of all labels into a laid-out model file, after `share_index`. Collective."""
+        """Write W and the numbers, named `names`, of all labels into a laid-out model file, after `share_index`. Collective."""
         indptr = offsets(self.index[:, 2])
         first, end = bounds_by_weight(indptr, self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
-        with mpi.agreed(self.comm, f"writing {out.target}"):
-            if self.comm.rank == 0 and self.drop is not None:
-                out.write("W/indptr", 0, indptr)
-            numbers = np.zeros((end - first, len(names)))
+        numbers = np.zeros((end - first, len(names)))
+
+        def read_rows() -> Iterator[tuple[np.ndarray, np.ndarray]]:
             for label, file in self._open_records(range(first, end)):
                 stored_label, result = self._read_record(file)
                 if stored_label != label or result is None:
                     raise DataError(f"{file.name}: damaged since it was written; continue with --resume")
-                if self.drop is None:
-                    row = np.zeros((1, self.n_columns), self.weight_type)
-                    row[0, result.columns] = result.weights
-                    out.write("W", label, row)
-                else:
-                    out.write("W/indices", int(indptr[label]), result.columns)
-                    out.write("W/data", int(indptr[label]), result.weights)
                 numbers[label - first] = result.numbers
+                yield result.columns, result.weights
+
+        with mpi.agreed(self.comm, f"writing {out.target}"):
+            if self.comm.rank == 0 and "W/indptr" in out.offsets:
+                out.write("W/indptr", 0, indptr)
+            write_rows(out, read_rows(), first, int(indptr[first]))
             for name, column in zip(names, numbers.T, strict=True):
                 out.write(name, first, column)
 

@@ -257,6 +257,16 @@ def test_initial_model_continues_with_the_bits_of_one_pass(files, tmp_path, meth
     assert second.n_rows == 160 and second.error == whole.error
 
 
+def test_final_model_stores_its_non_zero_weights(tmp_path):
+    X, Y = random_data(3, 40, 400, 5, density=0.02)
+    data = dataset(tmp_path / "data.h5", X, Y)
+    state, final = (
+        Model(train("perceptron", None, data, tmp_path / f"final-{final}", {"final": final}).model) for final in (False, True)
+    )
+    assert (state.sparse, final.sparse) == (False, True)
+    assert np.array_equal(final.weights(), state.weights())
+
+
 def test_progressive_errors_are_counted_before_the_row_is_learnt(files, tmp_path):
     options = asked("mbw", min_positives=0)
     report = train("mbw", None, files, tmp_path / "run", options)

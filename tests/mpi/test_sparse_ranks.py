@@ -22,7 +22,7 @@ def make_files(comm, folder, n_rows, poison=False):
         if comm.rank == 0:
             X, Y = make.random_data(n_rows, n_rows, 12, 40)
             rng = np.random.default_rng(1)
-            W = rng.integers(-2, 3, (40, 12)) / 3.0 * (rng.random((40, 12)) < 0.5)
+            W = rng.integers(-2, 3, (40, 12)) / 3.0 * (rng.random((40, 12)) < 0.5) + 0.0  # no −0
             W[39, 0] = np.nan if poison else 0.1
             make.dataset(folder / "data.h5", X, Y, row_ids=[f"id {i}" for i in range(n_rows)])
             for name in ("dense", "sparse"):

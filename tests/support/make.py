@@ -161,11 +161,11 @@ def model(
     return Path(path)
 
 
-def results_model(comm, path, results, names):
+def results_model(comm, path, results, names, n_columns, sparse):
     """Collective. Write W and the columns `names` of the labels of `results` (hpcml.run.results) and return the path."""
     results.share_index()
-    n_weights = None if results.drop is None else int(results.index[:, 2].sum())
-    sizes = len(results.index), results.n_columns, results.n_columns, results.weight_type.str
+    n_weights = int(results.index[:, 2].sum()) if sparse else None
+    sizes = len(results.index), n_columns, n_columns, results.weight_type.str
     with new_file(comm, path) as out:
         slabs = model_slabs(*sizes, n_weights=n_weights)
         out.layout({name: slab for name, slab in slabs.items() if name.partition("/")[0] == "W" or name in names})

@@ -10,7 +10,7 @@ so that no feature's gradient exceeds Λ₁; for Λ₂ > 0 the bound with s = 1 
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Self, cast
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, SparseWeightsOf
-from hpcml.model.linear import Model, SparseRows
+from hpcml.model.linear import Model
 from hpcml.model.open import model_file
 from hpcml.partition import bounds_by_weight, offsets
 from hpcml.run.profile import Profile
@@ -172,7 +172,7 @@ class Certifier:
         label, initial = LabelState(self.risk.rows.rows_of(number), self.n_rows, self.squared), self.risk.initial
         if initial is not None and index is not None:
             row = int(self.risk.initial_rows[index])
-            indices, w = cast("SparseRows", initial.W).row(row)
+            indices, w = initial.row(row)
             columns = indices.astype(np.int64)
             self.set_weights(label, self.gather(label, columns), columns, w.astype(np.float64), float(initial.bias[row]))
         return label

@@ -73,7 +73,7 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
         report = linear.train(method, session, data, Target(folder, target.force, resume), run_options)
         initial = report.model.resolve()
         model = Model(report.model)
-        features, f = f"{model.n_weights / model.n_labels:.4g}", f"{float(np.mean(model.labels['f_min'])):.9g}"
+        features, f = f"{report.kept * model.n_columns:.4g}", f"{float(np.mean(model.labels['f_min'])):.9g}"
         seconds = f"{report.seconds:.2f}"
         lines.append((folder.name, l1, features, f"{report.kept:.3g}", f, f"{report.max_gap:.3g}", seconds))
         session.log(f"λ₁ = {l1}: {features} features a label, mean f {f}, {seconds} s; {report.model}")

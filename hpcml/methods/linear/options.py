@@ -47,7 +47,7 @@ class LinearOptions:
     precision: Literal["single", "double"] = "single"
     """Precision of weights and margins: single (default) or double. Sums are exact in both."""
     drop: Annotated[float | None, Range(0)] = None
-    """Discard weights with a magnitude below this value and store the model sparse. See `hpcml prune` for the effect on quality."""
+    """Discard weights with a magnitude below this value; the model is smaller. See `hpcml prune` for the effect on quality."""
     no_id_hashes: Flag = False
     """Do not store hashes of the training rows in the model; `hpcml evaluate` then cannot warn about training rows."""
     labels_per_pass: Count = None

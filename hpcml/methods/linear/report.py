@@ -13,7 +13,7 @@ from hpcml.files.table import table
 from hpcml.log import joined, named, plural
 from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.model.linear import STATUS, Model, SparseRows, empty_labels_warning
+from hpcml.model.linear import STATUS, Model, empty_labels_warning
 from hpcml.run.folder import RunFolder
 
 GAP = 0.01  # default limit of certified gaps; larger gaps cause a warning
@@ -38,7 +38,8 @@ class TrainReport:
     n_above: int = 0  # labels with a gap above the limit
     gaps: list[tuple[str, float, float]] = field(default_factory=list)  # label, objective, certified gap (--show-gaps)
     advice: str = ""
-    kept: float | None = None  # share of the weights in a sparse model
+    kept: float | None = None  # share of the weights that are not 0; None if most are not
+    dropped: bool = False  # --drop
     n_emptied: int = 0  # labels without a weight after --drop
     profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, by rank (--profile)
     n_kept: int = 0  # labels with models of an earlier run
@@ -52,7 +53,7 @@ class TrainReport:
             done += f", {plural(self.n_kept, 'label')} copied from the earlier run" if self.n_kept else ""
         lines = [f"{done}; model: {self.model}"]
         if self.kept is not None:
-            lines.append(f"{100 * self.kept:.3g} % of the weights stored, {self.model.stat().st_size / 1e6:.3g} MB")
+            lines.append(f"{100 * self.kept:.3g} % of the weights are not 0, {self.model.stat().st_size / 1e6:.3g} MB")
         if self.n_emptied:
             lines.append(empty_labels_warning(self.n_emptied, self.n_labels, "--drop"))
         for what, names in (
@@ -67,10 +68,7 @@ class TrainReport:
         if self.max_gap is not None:
             statement = "at least one label has no certificate: its lower bound is not positive (see --show-gaps)"
             if self.max_gap < 1:  # f (1 − gap) ≤ min f
-                excess, before = (
-                    100 * self.max_gap / (1 - self.max_gap),
-                    "" if self.kept is None else ", before weights were discarded",
-                )
+                excess, before = 100 * self.max_gap / (1 - self.max_gap), ", before weights were discarded" if self.dropped else ""
                 statement = f"no objective is more than {excess:.3g} % above its minimum{before}"
             if self.n_above:
                 share = f"{self.n_above:,} of {plural(self.n_labels, 'label')}"
@@ -101,9 +99,11 @@ def read_report(
             learnt = status != STATUS.index("degenerate")
             trained = learnt & ~np.isin(np.arange(model.n_labels), list(kept))
             limit = GAP if options.max_gap is None else options.max_gap
-            n_emptied = 0  # labels with neither a constant model nor a weight
-            if options.drop and isinstance(model.W, SparseRows):
-                n_emptied = int(np.count_nonzero(learnt & (np.diff(model.W.indptr) == 0)))
+            share, n_emptied = None, 0  # n_emptied: labels with neither a constant model nor a weight
+            if model.combination is None and (model.sparse or options.drop is not None):
+                n_weights = np.array([model.row(label)[1].size for label in range(model.n_labels)])
+                share = float(n_weights.sum() / max(1, model.n_labels * model.n_columns))
+                n_emptied = int(np.count_nonzero(learnt & (n_weights == 0))) if options.drop else 0
             report = TrainReport(
                 model=model.path,
                 n_rows=problem.rows.n_global,
@@ -122,9 +122,8 @@ def read_report(
                 gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True))
                 if options.show_gaps
                 else [],
-                kept=model.n_weights / max(1, model.n_labels * model.n_columns)
-                if model.sparse and model.combination is None
-                else None,
+                kept=share,
+                dropped=bool(options.drop),
                 n_emptied=n_emptied,
                 profile=profiles,
                 n_kept=len(kept),

@@ -29,7 +29,7 @@ from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.settings import Chosen
 from hpcml.methods.linear.solver import CPU_SECONDS, DEGENERATE, HISTORY, Finished, Packed, Solver, SparseWeightsOf
-from hpcml.model.linear import describe_model, model_slabs, training_attributes
+from hpcml.model.linear import describe_model, is_smaller_sparse, model_slabs, training_attributes
 from hpcml.model.raw_input import RawInput
 from hpcml.model.training_keys import training_keys
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from hpcml.methods.retrain import PreviousRun
 
 NUMBERS = "bias", "labels/f_min", "labels/steps", "labels/status", "labels/visited", "labels/gap"  # of `Results`; gap: if certified
-LARGE_MODEL = 2 * 10**9  # bytes above which training warns
 
 
 # Power of a label's positive rows by which its cost grows, unless the method defines it. Remaining seconds of `dual`, estimated 6,
@@ -61,21 +60,21 @@ def shares_of(problem: LabelProblem, options: Any) -> np.ndarray:
 
 
 def check_disk(folder: RunFolder, problem: LabelProblem, options: LinearOptions) -> None:
-    """Warn if a dense model is large. Collective; raises DataError if the disk cannot hold both the model and `Results`."""
+    """Warn if the disk may not hold both the model and `Results`. Collective."""
     if options.drop is not None:
         return
     comm, path, n_labels = folder.comm, folder.checkpoints, len(problem.names)
     n_columns, weight_bytes = problem.rows.n_columns - problem.rows.bias, problem.objective.weight_type.itemsize
     nbytes = n_labels * n_columns * weight_bytes
-    what = f"the model will have {size(nbytes)} ({n_labels:,} labels × {n_columns:,} columns × {weight_bytes} bytes)"
-    advice = "use --drop 0.1 to discard small weights, which are most of them"
-    if nbytes > LARGE_MODEL:
-        folder.log(f"warning: {what}; {advice}")
     with folder.discard_on_error(), mpi.agreed(comm, f"looking for room in {path}"):
         if comm.rank == 0:
             written = sum(file.stat().st_size for file in path.glob(RESULTS))  # of a resumed run
             if (free := shutil.disk_usage(path).free) < 2 * nbytes - written:
-                raise DataError(f"{path}: {what} and needs twice that at the end; the disk has {size(free)} left ({advice})")
+                folder.log(
+                    f"warning: {path}: the disk has {size(free)} left; the model needs at most {size(2 * nbytes)} until it is "
+                    f"written (2 × {n_labels:,} labels × {n_columns:,} columns × {weight_bytes} bytes), less if weights are 0; "
+                    "--drop 0.1 discards small weights. If the disk is full, free some space and continue with --resume"
+                )
 
 
 def check_origin(attributes: Mapping[str, object], origin: Mapping[str, object]) -> None:
@@ -105,9 +104,8 @@ class LabelRun(Job):
         self.driver, self.problem, self.rows, self.labels = driver, problem, problem.rows, problem.labels
         self.comm, self.options, self.folder = driver.comm, options, folder
         n_columns, self.certified = self.rows.n_columns - self.rows.bias, problem.method.certified
-        width = n_columns if options.drop is None else problem.objective.row_width(n_columns)
-        precision = problem.objective.weight_type.str
-        self.results = Results(self.comm, folder.checkpoints, self.labels.size, width, precision, options.drop)
+        weight_type = problem.objective.weight_type
+        self.results = Results(self.comm, folder.checkpoints, self.labels.size, weight_type.str, options.drop or 0.0)
         self.leads = self.rows.comm.rank == 0  # writes for its group
         self.origin, self.chosen = origin, chosen
         self.must_match = origin | {"shape": [len(problem.names), n_columns]}
@@ -193,8 +191,7 @@ class LabelRun(Job):
             for label in labels:
                 row = previous.unchanged[label]
                 numbers = np.array([model.bias[row], *(model.labels[name][row] for name in names)])
-                columns, w = model.row(row) if model.sparse else (None, model.rows(np.array([row]))[0])
-                self.results.add(label, numbers, columns, w, b"")
+                self.results.add(label, numbers, *model.row(row), b"")
         self.n_done += len(labels)
         self.share_done += float(self.shares[labels].sum())
 
@@ -262,23 +259,25 @@ class LabelRun(Job):
         """Write history.csv and the model of all labels, and remove the checkpoints. Collective."""
         comm, folder, problem, options, results = self.comm, self.folder, self.problem, self.options, self.results
         results.share_index()
-        risk, is_sparse, tables, slabs = problem.objective, options.drop is not None, dict[str, np.ndarray](), dict[str, Slab]()
+        risk, tables, slabs = problem.objective, dict[str, np.ndarray](), dict[str, Slab]()
         about = training_attributes({"method": problem.method_name, "split": problem.split} | risk.describe(options))
         about |= {**self.origin, **risk.about, **({} if self.chosen is None else self.chosen.about)}
         columns = {} if self.chosen is None else {f"labels/{name}": values for name, values in self.chosen.columns.items()}
-        n_weights = int(results.index[:, 2].sum()) if is_sparse else None
+        n_weights, width = int(results.index[:, 2].sum()), risk.row_width(self.rows.n_columns - self.rows.bias)
+        precision = results.weight_type.str
+        is_sparse = "combination" in about or is_smaller_sparse(self.total, width, n_weights, precision)
         with mpi.agreed(comm, f"reading {folder.start}"):
             if comm.rank == 0:
                 with open_stamped(folder.start, "checkpoint", "hpcml train") as file:
                     tables = {name: map_dataset(folder.start, file[name]) for name in ("columns", "factors")}
-                sizes = (self.total, self.rows.n_features, results.n_columns, results.weight_type.str, self.certified)
-                slabs = model_slabs(*sizes, n_weights, [name.removeprefix("labels/") for name in columns])
+                sizes = (self.total, self.rows.n_features, width, precision, self.certified, n_weights if is_sparse else None)
+                slabs = model_slabs(*sizes, [name.removeprefix("labels/") for name in columns])
                 tables |= columns | {"labels/n_positive": problem.n_positive}
         describe = partial(
             describe_model,
-            about=training_attributes(dict(sorted(about.items()))) if is_sparse else about,
+            about=training_attributes(dict(sorted(about.items()))),
             label_names=problem.names,
-            n_columns=results.n_columns if is_sparse else None,
+            n_columns=width if is_sparse else None,
             label_titles=self.titles,
             keys=self.keys,
             raw_input=self.raw_input,

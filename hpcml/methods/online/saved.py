@@ -13,11 +13,12 @@ from hpcml.methods.online.kernels import POSITIVES, UPDATES
 from hpcml.methods.online.options import LEARNERS, OnlineOptions, with_bias
 from hpcml.methods.online.source import DatasetSource, RowStream
 from hpcml.methods.online.state import COUNTERS, LANES, N_LANE_NUMBERS, LearnerState
-from hpcml.model.linear import STATUS, Model, describe_model, model_slabs
+from hpcml.model.linear import STATUS, Model, describe_model, is_smaller_sparse, mask_kept_weights, model_slabs
 from hpcml.model.open import model_file
 from hpcml.model.raw_input import RawInput
 from hpcml.model.training_keys import merge_training_keys, training_keys
 from hpcml.options import option_flag
+from hpcml.partition import offsets
 from hpcml.run.folder import RunFolder
 
 TABLE_CHUNK = 1 << 24  # features
@@ -46,9 +47,19 @@ def write_model(
 ) -> None:
     """Write the model with the attributes `more`. Raises NonFiniteError, DataError. Collective over `comm`."""
     numbers, rows = state.model_features()
-    slabs = model_slabs(len(source.names), state.n_features, max(1, numbers.size), "<f8")
+    rows = np.append(0, rows)  # the bias is row 0
+    n_labels, width, is_sparse = len(source.names), max(1, numbers.size), False
+    n_weights = np.zeros(n_labels, np.int64)
+    if state.options.final:  # a model that can be continued has a dense state
+        for lane, label in enumerate(local.tolist()):
+            with np.errstate(all="ignore"):
+                n_weights[label] = np.count_nonzero(mask_kept_weights(state.final_weights(lane, rows)[1:], 0.0))
+        mpi.allreduce_sum(comm, n_weights)
+        is_sparse = is_smaller_sparse(n_labels, width, int(n_weights.sum()), "<f8")
+    indptr = offsets(n_weights)
+    slabs = model_slabs(n_labels, state.n_features, width, "<f8", n_weights=int(indptr[-1]) if is_sparse else None)
     if not state.options.final:
-        slabs |= {f"state/{name}": slab for name, slab in state_slabs(state, len(source.names), numbers.size).items()}
+        slabs |= {f"state/{name}": slab for name, slab in state_slabs(state, n_labels, numbers.size).items()}
         slabs["state/features"] = Slab((numbers.size,), "<i8")
     about = {"method": method, "split": source.split, "n_rows": state.n_rows, "normalised": LEARNERS[method].winnow}
     about |= option_attributes(state.options) | more | ({"zero_based": True} if source.zero_based else {})
@@ -69,7 +80,7 @@ def write_model(
                     RawInput.of_dataset(source.dataset),
                 )
             keys = None if state.options.no_id_hashes else keys
-            describe_model(file, about, source.names, None, source.titles, keys, raw_input)
+            describe_model(file, about, source.names, width if is_sparse else None, source.titles, keys, raw_input)
 
         out.layout(slabs, describe)
         with mpi.agreed(comm, f"writing {folder.model}"):
@@ -83,7 +94,8 @@ def write_model(
                 out.write("factors", begin, factors)
             if comm.rank == 0 and not state.options.final:
                 out.write("state/features", 0, numbers)
-            rows = np.append(0, rows)  # the bias is row 0
+            if comm.rank == 0 and is_sparse:
+                out.write("W/indptr", 0, indptr)
             for lane, label in enumerate(local.tolist()):
                 with np.errstate(all="ignore"):
                     weights = state.final_weights(lane, rows)
@@ -91,7 +103,12 @@ def write_model(
                     raise NonFiniteError(
                         f"label {source.names[label]!r}: a weight is not finite; scale the features, or lower --epsilon"
                     )
-                out.write("W", label, (weights[1:] if rows.size > 1 else np.zeros(1))[None])
+                if is_sparse:
+                    places = np.flatnonzero(mask_kept_weights(weights[1:], 0.0))
+                    out.write("W/indices", int(indptr[label]), places)
+                    out.write("W/data", int(indptr[label]), weights[1:][places])
+                else:
+                    out.write("W", label, (weights[1:] if rows.size > 1 else np.zeros(1))[None])
                 out.write("bias", label, weights[:1])
                 counters = state.counters[:, lane]
                 columns_of_label = {"f_min": np.nan, "steps": min(counters[UPDATES], 2**31 - 1), "n_positive": counters[POSITIVES]}
@@ -108,8 +125,6 @@ class InitialModel:
         """An unset bias in `options` is taken from the model. Raises DataError, ConfigError."""
         path = model_file(path)
         self.path, self.model = path, Model(path)
-        if self.model.sparse:
-            raise DataError(f"--initial-model {path}: a sparse model cannot be continued; use the model that it was made from")
         attributes = self.model.attrs
         self.options = with_bias(options, method, bool(attributes.get("bias")))
         expected = {"method": method} | option_attributes(self.options)
@@ -121,7 +136,7 @@ class InitialModel:
                 raise OptionError("initial_model", path, why)
         with readable(path, "hpcml train", "model"), open_stamped(path, "model", "hpcml train") as file:
             if "state" not in file:
-                why = "cannot be continued; it was trained with --final, or saved by hpcml.save"
+                why = "cannot be continued; it was trained with --final, pruned, or saved by hpcml.save"
                 raise OptionError("initial_model", path, why)
             self.n_rows, self.numbers = int(attributes["n_rows"]), file["state/features"][:]
         self.names = self.model.label_names

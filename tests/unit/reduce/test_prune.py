@@ -31,9 +31,9 @@ def files(tmp_path):
     return data, make.model(tmp_path / "model.h5", W, np.linspace(-1, 1, 5), precision="<f4"), W
 
 
-def run(files, below, output=None, split="test", force=False):
+def run(files, below, output=None, split="test", force=False, half=False):
     with DataFile(files[0]) as dataset:
-        return prune(SELF, open_model(files[1]), dataset, split, below, output, force, QUIET)
+        return prune(SELF, open_model(files[1]), dataset, split, below, output, force, QUIET, half)
 
 
 def test_table_equals_models_pruned_by_hand(files, tmp_path):
@@ -55,6 +55,33 @@ def test_reports_labels_without_weights(files):
     text = str(run(files, [0.4, 100]))
     assert "below 0.4: warning" not in text  # the label without weights has had none before
     assert "below 100: warning: 4 of 5 labels keep no weight" in text
+
+
+@pytest.mark.parametrize("below", [0.0, 0.9])  # dense, sparse
+def test_weights_in_float16(files, tmp_path, below):
+    data, _, W = files
+    W[0, :3] = 1e-8, -1e-8, 2.0**-24  # only the last one is not 0 in float16
+    expected = np.where(np.abs(W) < below, 0, W.astype(np.float16)).astype(np.float32)
+    make.model(tmp_path / "few.h5", expected, np.linspace(-1, 1, 5), precision="<f4")
+    found = run(
+        (data, make.model(tmp_path / "exact.h5", W, np.linspace(-1, 1, 5), precision="<f4")),
+        [below],
+        tmp_path / "half.h5",
+        half=True,
+    )
+    half = Model(tmp_path / "half.h5")
+    assert (half.sparse, half.precision) == (below > 0, "<f4")
+    assert np.array_equal(half.weights(), expected)
+    with h5py.File(tmp_path / "half.h5") as file:
+        assert (file["W/data"] if below else file["W"]).dtype == np.float16
+    again = run((data, tmp_path / "few.h5"), [0.0])
+    assert (found.lines[1].macro_map, found.lines[1].precision_at) == (again.lines[0].macro_map, again.lines[0].precision_at)
+    run((data, tmp_path / "half.h5"), [below], tmp_path / "twice.h5", half=True)
+    assert (tmp_path / "twice.h5").read_bytes() == (tmp_path / "half.h5").read_bytes()
+    W[1, 5] = 70_000
+    large = data, make.model(tmp_path / "large.h5", W, precision="<f4")
+    check_refusal(lambda: run(large, [0.0], tmp_path / "out.h5", half=True), "float16")
+    assert not (tmp_path / "out.h5").exists()
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -1,6 +1,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 import support.training as training
 from support.make import dataset, random_data
@@ -11,6 +12,7 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.methods.registry import METHODS
+from hpcml.model.linear import Model
 from hpcml.run.folder import read_config
 from hpcml.run.merge import merge_sweep
 
@@ -23,8 +25,8 @@ def data(tmp_path_factory):
     return dataset(tmp_path_factory.mktemp("data") / "data.h5", *random_data(3, 60, 40, 7))
 
 
-def train(data, run, **options):
-    training.train("probe", None, data, run, options, log=QUIET)
+def train(data, run, method="probe", **options):
+    training.train(method, None, data, run, options, log=QUIET)
     return run
 
 
@@ -49,6 +51,20 @@ def test_parts_in_any_order_give_the_run_of_all_labels(runs, tmp_path):
     assert (tmp_path / "joined" / "model.h5").read_bytes() == (whole / "model.h5").read_bytes()
     assert without_seconds(tmp_path / "joined") == without_seconds(whole)
     assert read_config(tmp_path / "joined" / "config.toml") == read_config(whole / "config.toml")
+
+
+@pytest.mark.parametrize("method", ["dual", "staged-bayes"])  # with one and with several weight vectors per label
+def test_parts_with_dense_and_sparse_weights(tmp_path, method):
+    X, Y = random_data(3, 60, 200, 7, density=0.05)
+    Y = np.random.default_rng(3).random(Y.shape) < 0.5
+    Y[:, :4] = np.eye(60, 4)  # labels with one positive row, most of whose weights are small
+    data, options = dataset(tmp_path / "data.h5", X, Y), {"drop": 0.02} if method == "dual" else {}
+    runs = [train(data, tmp_path / "whole", method, **options)]
+    runs += [train(data, tmp_path / f"part{k}", method, label_part=f"{k}/2", **options) for k in (1, 2)]
+    forms = [Model(run / "model.h5").sparse for run in runs]
+    assert all(forms) if method == "staged-bayes" else len(set(forms[1:])) == 2
+    merge(SELF, runs[1:], tmp_path / "joined", log=QUIET)
+    assert (tmp_path / "joined" / "model.h5").read_bytes() == (runs[0] / "model.h5").read_bytes()
 
 
 @pytest.mark.parametrize("part", ["0/3", "4/3", "3", "²/3"])

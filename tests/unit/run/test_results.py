@@ -21,8 +21,8 @@ def W():
     return W
 
 
-def results_in(folder, drop=None, resume=True):
-    results = Results(SELF, folder, N_LABELS, N_COLUMNS, "<f4", drop)
+def results_in(folder, drop=0.0, resume=True):
+    results = Results(SELF, folder, N_LABELS, "<f4", drop)
     results.start(resume)
     return results
 
@@ -33,22 +33,35 @@ def add(results, W, *labels):
     results.flush()
 
 
-def check(folder, results, W, drop=None):
-    out = make.results_model(SELF, folder / "model.h5", results, NAMES)
+def check(folder, results, W, drop=0.0):
+    for sparse in (False, True):
+        check_form(folder, results, W, drop, sparse)
+
+
+def check_form(folder, results, W, drop, sparse):
+    out = make.results_model(SELF, folder / f"{sparse}.h5", results, NAMES, N_COLUMNS, sparse)
     assert b"".join(results.texts()) == b"".join(b"%d,1\n" % label * label for label in range(N_LABELS))
     with h5py.File(out) as file:
         assert file["bias"][:].tolist() == [label + 0.5 for label in range(N_LABELS)]
         assert file["labels/steps"][:].tolist() == [7 * label for label in range(N_LABELS)]
-        if drop is None:
-            assert file["W"][:].tobytes() == W.tobytes()
+        left = (W.view(np.uint32) != 0) & (np.abs(W) >= np.float32(drop))  # −0 is kept
+        if not sparse:
+            assert file["W"][:].tobytes() == np.where(left, W, np.float32(0)).tobytes()
             return
-        left = (W != 0) & (np.abs(W) >= np.float32(drop))
         assert file["W/indptr"][:].tolist() == [0, *np.cumsum(left.sum(axis=1))]
         assert file["W/indices"][:].tolist() == np.nonzero(left)[1].tolist()
         assert file["W/data"][:].tobytes() == W[left].tobytes()
 
 
-@pytest.mark.parametrize("drop", [None, 0.3])
+@pytest.mark.parametrize("written", [1, 20, 1000])
+def test_pieces_of_any_size(tmp_path, W, monkeypatch, written):
+    monkeypatch.setattr("hpcml.model.linear.WRITTEN", written)
+    results = results_in(tmp_path)
+    add(results, W, *range(N_LABELS))
+    check(tmp_path, results, W)
+
+
+@pytest.mark.parametrize("drop", [0.0, 0.3])
 def test_labels_in_any_order_and_after_a_kill(tmp_path, W, drop):
     first = results_in(tmp_path, drop)
     add(first, W, 3, 0, 2)
@@ -107,7 +120,7 @@ def test_detects_damage_during_the_run(tmp_path, W):
     content[100] ^= 1
     (tmp_path / "results-000000.bin").write_bytes(content)
     with pytest.raises(DataError, match=r"results-000000\.bin: damaged since it was written; continue with --resume"):
-        make.results_model(SELF, tmp_path / "model.h5", results, NAMES)
+        make.results_model(SELF, tmp_path / "model.h5", results, NAMES, N_COLUMNS, True)
     assert not (tmp_path / "model.h5").exists()
 
 

@@ -6,9 +6,14 @@ from support import make
 from support.edits import attributes, edit, entry, remove, replace
 
 from hpcml import mpi
+from hpcml.data.dataset import DataFile
+from hpcml.data.shard import load_shard
 from hpcml.errors import DataError
+from hpcml.files.slabs import new_file
 from hpcml.log import Log
+from hpcml.model.copy_labels import copy_labels
 from hpcml.model.linear import Model, mask_kept_weights
+from hpcml.model.scoring import Scorer
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 N_LABELS, N_FEATURES, N_COLUMNS = 6, 30, 12
@@ -19,6 +24,7 @@ def tables():
     rng = np.random.default_rng(1)
     W = rng.standard_normal((N_LABELS, N_COLUMNS)) * (rng.random((N_LABELS, N_COLUMNS)) < 0.5)
     W[[0, 3]], W[:, 4] = 0, 0
+    W += 0.0  # no −0
     return W, *make.compact_columns(0, N_FEATURES, N_COLUMNS)
 
 
@@ -56,10 +62,33 @@ def test_returns_the_weights_of_a_dense_model(tmp_path, tables, precision):
         assert np.array_equal(anndata.io.read_elem(file["W"]).toarray(), tables[0].astype(precision))
 
 
+@pytest.mark.parametrize("few", [0.0, 1.0])  # score by expanded weights, by column
+def test_the_forms_of_a_file_give_the_same_bits(tmp_path, tables, monkeypatch, few):
+    monkeypatch.setattr("hpcml.model.scoring.FEW", few)
+    tables[0][1, ::2] = -0.0
+    dense = Model(write(tmp_path / "dense.h5", tables))
+    with new_file(SELF, tmp_path / "copy.h5") as out:
+        copy_labels(SELF, out, [lambda: dense], [N_LABELS], dense.label_names, None)
+    sparse = Model(tmp_path / "copy.h5")
+    assert sparse.sparse and sparse.n_weights == np.count_nonzero(tables[0].view(np.uint64)) > np.count_nonzero(tables[0])
+    assert sparse.rows(np.arange(N_LABELS)).tobytes() == tables[0].tobytes()
+    X, Y = make.random_data(2, 50, N_FEATURES, N_LABELS)
+    scores = []
+    with DataFile(make.dataset(tmp_path / "data.h5", X, Y)) as dataset:
+        shard = load_shard(SELF, dataset, "all")
+        rows, labels = shard.rows, np.arange(N_LABELS)
+        for model in (dense, sparse):
+            scorer = Scorer(model, shard, labels)
+            scores.append(scorer.score_rows(rows, *scorer.weights(0, N_LABELS)).tobytes())
+            scores.append(scorer.score_pairs(np.repeat(rows, N_LABELS), np.tile(labels, rows.size)).tobytes())
+    assert len(set(scores)) == 1
+    assert np.array_equal(sparse.weight_matrix().toarray(), dense.weights())
+
+
 def test_magnitude_is_compared_in_the_type_of_the_weights():
     w = np.array([0, -0.0, 0.1, -0.1, 0.3, -0.05, np.nan, np.inf], dtype=np.float32)
     assert mask_kept_weights(w, 0.1).tolist() == [False, False, True, True, True, False, True, True]
-    assert mask_kept_weights(w, 0.0).tolist() == [False, False, True, True, True, True, True, True]
+    assert mask_kept_weights(w, 0.0).tolist() == [False, True, True, True, True, True, True, True]  # no bit is lost
     assert mask_kept_weights(w, 1e300).tolist() == [False] * 6 + [True, True]
 
 

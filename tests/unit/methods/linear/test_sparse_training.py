@@ -10,7 +10,7 @@ from support.training import train as train_method
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.log import Log, Progress
-from hpcml.model.linear import Model
+from hpcml.model.linear import Model, is_smaller_sparse
 from hpcml.reduce.prune import prune
 
 SELF, QUIET = mpi.self_comm(), Log(1)
@@ -39,9 +39,11 @@ def test_training_sparse_is_training_and_pruning(data, tmp_path, method, precisi
         with DataFile(data) as dataset:
             pruned = prune(SELF, Model(dense.model), dataset, "all", [below], tmp_path / f"{below}.h5", False, QUIET)
         assert report.model.read_bytes() == (tmp_path / f"{below}.h5").read_bytes()
-        model = Model(report.model)
-        assert report.kept == pruned.lines[1].n_weights / pruned.lines[1].n_all == model.n_weights / (7 * model.n_columns)
-        assert f"{100 * report.kept:.3g} % of the weights stored" in str(report)
+        model, line = Model(report.model), pruned.lines[1]
+        n_weights = sum(model.row(label)[1].size for label in range(7))
+        assert report.kept == line.n_weights / line.n_all == n_weights / (7 * model.n_columns)
+        assert model.sparse == is_smaller_sparse(7, model.n_columns, n_weights, model.precision) == (below > 1)
+        assert f"{100 * report.kept:.3g} % of the weights are not 0" in str(report)
         assert not (tmp_path / f"sparse{below}" / "checkpoint").exists()
     assert np.array_equal(Model(tmp_path / "0.0.h5").weights(), Model(dense.model).weights())
     assert (dense.kept, model.n_weights) == (None, 0)
