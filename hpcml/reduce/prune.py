@@ -1,6 +1,5 @@
 """Remove small weights from a linear model: the loss of quality, and the sparse file (`hpcml prune`)."""
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
