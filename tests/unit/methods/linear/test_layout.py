@@ -61,3 +61,13 @@ def test_fewer_labels_per_pass_if_memory_is_small(loaded):
                 assert layout.lanes_that_fit(given, 1, ProbeOptions(), needs(*given, lanes, 1, 4), needs) == lanes
     for asked, lanes in ((None, 1), (33, 33)):
         assert layout.lanes_that_fit(sizes, 1, ProbeOptions(labels_per_pass=asked), 1) == lanes
+
+
+def test_labels_are_dealt_to_groups_once_each_and_evenly():
+    n_positive = np.arange(100, 0, -1)
+    waiting = np.setdiff1d(np.arange(100), [3, 50])
+    groups = [layout.labels_of_group(waiting, n_positive, number, 4) for number in range(4)]
+    np.testing.assert_array_equal(np.sort(np.concatenate(groups)), waiting)
+    assert [group[:3].tolist() for group in groups[:2]] == [[0, 8, 9], [1, 7, 10]]
+    sums = [int(n_positive[group].sum()) for group in groups]
+    assert max(sums) - min(sums) < 10  # 76 if the first group always chooses first
