@@ -1,10 +1,8 @@
 """The best labels of rows: the k largest values (`comparable`), lower numbers first among equal ones.
 
-With a sparse model of many labels an index (`hpcml.kernels.pruned`) finds them without computing all scores. It needs at most 4 bytes
-per weight of the model for the table of frequent columns, 12 per positive weight of a rare column, and 128 MiB for sums. It depends
-on counts only, so a model has the same index on every machine.
-
-Measured on one busy core, rows per second: MEASURED
+With a sparse model of many labels an index (`hpcml.kernels.pruned`) finds them without computing all scores. It needs at most 4
+bytes per weight of the model for the table of frequent columns, 8 per positive weight of a rare column, 4 per weight of labels
+with very many weights, and 160 MiB for sums. It depends on counts only, so a model has the same index on every machine.
 """
 
 from __future__ import annotations

@@ -8,8 +8,11 @@ A batch of rows takes three steps: sums of the rare columns; sums of the frequen
 a tile stays in the L2 cache; then each row's labels are scored, first those of the cells with the largest bounds, which give a k-th
 best value, then those of all cells whose bounds reach it. The scores have the bits of `kernels.scores`.
 
-Models with few weights per column (texts with rare labels after `--drop`) are fastest with cells of several labels: the sums take an
-eighth of the time. Labels with very many weights get cells of their own, because bounds of their blocks would be far too large.
+Models with few weights per column (texts with rare labels after `--drop`) are fastest with cells of several labels: the sums take
+an eighth of the time. Labels with very many weights get cells of their own, because bounds of their blocks would be far too large.
+
+Sums of 16-bit integers were tried and rejected: they take 15 % less time, but their rounding selects 11 instead of 7 labels of a row
+(28,544 labels), and 223 instead of 35 (72,390 labels).
 """
 
 from typing import NamedTuple
@@ -198,7 +201,7 @@ def score_rows_by_label(csr, rows, model, W, n_columns, divisors, out):
 
 @njit
 def _divide(values, index, lines, numbers, sums):
-    """Write a row's lines and numbers, and to `sums` those of the rare columns; return the number of lines, or −1 without bounds."""
+    """Write a row's lines and numbers, and to `sums` the sums of rare columns; return the number of lines (−1: no bounds)."""
     (columns, x, factors), (begins, cells, weights) = values, index.rare
     total = 0.0
     for k in range(columns.size):

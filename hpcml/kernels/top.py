@@ -4,7 +4,6 @@ The value of a score is slope · score + offset with the label's numbers, or the
 labels are a heap with the worst one first; free entries hold −∞ of the label NONE.
 """
 
-
 from hpcml.kernels import njit
 
 NONE = 2**31 - 1

@@ -108,7 +108,7 @@ def test_of_other_models(tmp_path, monkeypatch, few, seed):
     check(model, scorer, indexed(model, scorer, size), size)
 
 
-def all_labels(found, scorer, rows, size=None):
+def all_labels(scorer, rows):
     raise AssertionError("all labels are scored")
 
 
