@@ -11,8 +11,8 @@ best value, then those of all cells whose bounds reach it. The scores have the b
 Models with few weights per column (texts with rare labels after `--drop`) are fastest with cells of several labels: the sums take
 an eighth of the time. Labels with very many weights get cells of their own, because bounds of their blocks would be far too large.
 
-Sums of 16-bit integers were tried and rejected: they take 15 % less time, but their rounding selects 11 instead of 7 labels of a row
-(28,544 labels), and 223 instead of 35 (72,390 labels).
+Sums of 16-bit integers were tried and rejected: they take 15 % less time, but their rounding selects 11 instead of 7 labels per
+row (28,544 labels), and 223 instead of 35 (72,390 labels).
 """
 
 from typing import NamedTuple
