@@ -1,8 +1,8 @@
 """The best labels of rows: the k largest values (`comparable`), lower numbers first among equal ones.
 
-With many labels an index (`hpcml.kernels.pruned`) finds them without computing all scores. It needs at most 4 bytes per weight of
-the model for the table of frequent columns, 8 per positive weight of a rare column, and 8 or 12 per weight of a heavy label (an
-eighth of all weights). It depends on counts only, so a model has the same index on every machine.
+With a sparse model of many labels an index (`hpcml.kernels.pruned`) finds them without computing all scores. It needs at most 4
+bytes per weight of the model for the table of frequent columns, 8 per positive weight of a rare column, 4 per weight of labels
+with very many weights, and 160 MiB for sums. It depends on counts only, so a model has the same index on every machine.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.evaluation.comparable import Comparable
-from hpcml.kernels import bounds
+from hpcml.kernels import pruned
 from hpcml.kernels import top as kernels
-from hpcml.kernels.pruned import LARGEST, Index, best_pruned
+from hpcml.kernels.lanes.bounds import TILE
 from hpcml.kernels.rows import transpose
 from hpcml.kernels.scores import score_rows_by_column
 from hpcml.model.linear import Model, SparseRows
-from hpcml.model.scoring import BlockWeights, ClassifierScorer, Scorer, transpose_weights
+from hpcml.model.scoring import BlockWeights, ClassifierScorer, Scorer, divide_rows, transpose_weights
 from hpcml.model.trained import Trained
 
-# All scores take a third of the time with 12,738 labels, and 2.8 times as long with 72,374.
-LEAST_LABELS = 1 << 15
-LEAST_A_BEST = 1 << 13  # labels per requested best label: with 72,374 labels, bounds exclude too few for a 10th best
-HEAVY = 1 / 8  # largest share of all weights that belong to heavy labels, unless these are too few
-MOST_HEAVY = 1 / 64  # largest share of heavy labels: more take longer than all scores, and their bounds are weaker
-FEW_HEAVY = 16  # labels that are always scored
-FREQUENT = 1 / 200  # share of the labels with a positive weight in a frequent column
+LEAST_LABELS = 1 << 12  # labels from which bounds are used
+MOST_BEST = 1 / 512  # largest share of the labels that is requested as best labels
+DENSE = 1 / 16  # mean share of labels in the column of a weight, from which every label has its own bound
+HEAVY = 1 / 8  # share of all weights that belong to labels with their own bounds in other models
+MOST_HEAVY = 1 / 64  # largest share of these labels
+RARE = 1 / 32  # a column with fewer weights than this share of the cells is rare: adding these is faster
+DENSE_ROW = 1 / 8  # share of the columns in which a label has weights, from which these are also stored dense
 TABLE_BYTES = 4  # largest size of the table per weight of the model
+FEW_ROWS = 16  # rows that are scored label by label before weights are rearranged
 
 
 class Best:
@@ -60,111 +61,127 @@ class BlockwiseTop(BlockWeights):
         return out.sort()
 
 
-def bounds_hold(model: Model, comparable: Comparable, W: SparseRows, size: int) -> bool:
-    """Return whether an index is faster for the best `size` labels of a row and its bounds hold."""
-    if model.normalised or model.n_labels < max(LEAST_LABELS, LEAST_A_BEST * size):
-        return False
-    if _heavy_labels(np.diff(W.indptr), 0).size > max(MOST_HEAVY * model.n_labels, FEW_HEAVY):
-        return False
-    parts = (W.data[begin : begin + (1 << 22)] for begin in range(0, W.data.size, 1 << 22))
-    return all(np.all(np.abs(values) <= LARGEST) for values in (model.bias, *comparable.sigmoids, *parts))
-
-
-def bound_index(model: Model, comparable: Comparable, W: SparseRows, n_columns: int, size: int) -> Index:
-    """Return the index of the labels of W for up to `size` labels of a row; its bounds allow for rounding."""
-    n = W.indptr.size - 1
-    labels = _heavy_labels(np.diff(W.indptr), size)
-    heavy = np.zeros(n, dtype=np.bool_)
-    heavy[labels] = True
-    counts, largest = np.zeros(n_columns, dtype=np.int64), np.zeros(n_columns)
-    bounds.measure_columns(*W, heavy, counts, largest)
+def make_index(model: Model, comparable: Comparable, W: SparseRows, n_columns: int) -> pruned.Index | None:
+    """Return the bounds of the labels of W (`hpcml.kernels.pruned`); None if they do not hold."""
+    n, (counts, n_positive), largest = W.indptr.size - 1, np.zeros((2, n_columns), dtype=np.int64), np.zeros(n_columns)
+    pruned.measure_columns(W.indices, W.data, counts, n_positive, largest)
+    bias, sigmoids = model.bias[:n], tuple(values[:n] for values in comparable.sigmoids)
+    if model.normalised or any(np.abs(values).max(initial=0.0) > pruned.LARGEST for values in (largest, bias, *sigmoids)):
+        return None
+    # cells: those of one label first, with the most weights first
+    order = np.argsort(-np.diff(W.indptr), kind="stable")
+    n_single = n
+    if float(counts @ counts) < DENSE * W.data.size * n:
+        n_heavy = int(np.searchsorted(np.cumsum(np.diff(W.indptr)[order]), HEAVY * W.data.size))
+        n_single = min(n_heavy, int(MOST_HEAVY * n))
+        order[n_single:].sort()
+    n_cells = n_single - (n_single - n) // pruned.BLOCK  # rounded up
+    starts = np.minimum(np.append(np.arange(n_single), n_single + pruned.BLOCK * np.arange(n_cells - n_single + 1)), n)
+    cells = np.empty(n, dtype=np.int64)
+    cells[order] = np.repeat(np.arange(n_cells), np.diff(starts))
     # the table of the frequent columns
-    n_tiles = -(-n // (bounds.BLOCK * bounds.TILE))
-    n_frequent = min(int((counts >= max(1, FREQUENT * n)).sum()), TABLE_BYTES * W.data.size // max(1, n_tiles * bounds.TILE))
+    n_tiles = -(-n_cells // TILE)
+    n_frequent = min(int((counts >= max(1, RARE * n_cells)).sum()), TABLE_BYTES * W.data.size // max(1, n_tiles * TILE))
     columns = np.sort(np.argsort(-counts, kind="stable")[:n_frequent])
-    in_table = np.full(counts.size, -1, dtype=np.int32)
-    in_table[columns] = np.arange(columns.size)
-    scales = largest[columns] / bounds.LEVELS * (1 + 1e-12)
-    table = np.zeros((n_tiles, columns.size, bounds.TILE), dtype=np.uint8)
-    bounds.fill_table(*W, heavy, in_table, scales, table)
-    # the weights of the rare columns, by blocks of labels
-    begins = np.concatenate([[0], np.cumsum(np.where(in_table < 0, counts, 0))])
-    rare = begins, np.empty(begins[-1], np.int32), np.empty(begins[-1], np.float32)
-    targets, sizes = np.where(in_table < 0, begins[:-1], -1), np.where(heavy, 0, np.diff(W.indptr))
-    transpose(W.indptr[:-1], W.indptr[:-1] + sizes, W.indices, W.data, 0, targets, *rare[1:], True)
-    rare[1][:] //= bounds.BLOCK
-    # bases and slopes of labels and blocks: a value is at most slope · sum + base
-    bias = model.bias[:n]
-    slope, offset = (values[:n] for values in comparable.sigmoids) if comparable.sigmoids[0].size else (np.ones(n), np.zeros(n))
+    line_of = np.full(n_columns, -1, dtype=np.int32)
+    line_of[columns] = np.arange(columns.size)
+    scales = np.maximum(largest[columns] / pruned.LEVELS * (1 + 1e-12), 1e-300)
+    table = np.zeros((n_tiles, columns.size, TILE), dtype=np.int8)
+    pruned.fill_table(tuple(W), cells, n_single, line_of, scales, table)
+    # the positive weights of the rare columns
+    begins = np.append(0, np.cumsum(np.where(line_of < 0, n_positive, 0)))
+    rare, targets = (np.empty(begins[-1], np.int32), np.empty(begins[-1], np.float32)), np.where(line_of < 0, begins[:-1], -1)
+    transpose(W.indptr[:-1], W.indptr[1:], W.indices, W.data, 0, targets, *rare, True)
+    rare[0][:] = cells[rare[0]]
+    # dense rows of the labels with most weights
+    n_weights = np.diff(W.indptr)[order[:n_single]]
+    dense = np.zeros((np.count_nonzero(n_weights > DENSE_ROW * n_columns), n_columns), dtype=W.data.dtype)
+    pruned.fill_dense(tuple(W), order, dense)
+    # bases and slopes: a value is at most slope · sum + base
+    slope, offset = sigmoids if sigmoids[0].size else (np.ones(n), np.zeros(n))
     scaled = np.where(slope > 0, slope * bias, 0.0)
     base = _above(scaled + offset + 2.0**-20 * (np.abs(scaled) + np.abs(offset)))
-    base[heavy], slopes = -np.inf, _above(slope)
-    width = bounds.BLOCK * bounds.TILE
-    padded = np.full((2, -(-n // width) * width), -np.inf, dtype=np.float32)
-    padded[0, :n], padded[1, :n] = base, slopes
-    blocks = padded.reshape(2, padded.shape[1] // bounds.BLOCK, bounds.BLOCK).max(axis=2, initial=-np.inf)
-    blocks[1] = np.maximum(blocks[1], 0.0)
-    light = base[~heavy]
-    usual = (float(light.mean()), max(float(slopes.mean()), 1e-30)) if light.size else (0.0, 1.0)
-    heavy_weights = transpose_weights(W, labels, n_columns)
-    return Index(in_table, scales, table, rare, labels, heavy_weights, (blocks[0], blocks[1]), (base, slopes), usual)
-
-
-def _heavy_labels(n_weights: np.ndarray, size: int) -> np.ndarray:
-    """Return the labels with most weights, ascending: at least enough for the best labels of a row."""
-    order = np.argsort(-n_weights, kind="stable")
-    n = int(np.searchsorted(np.cumsum(n_weights[order]), HEAVY * n_weights.sum()))
-    return np.sort(order[: max(n, 2 * size + FEW_HEAVY)])
+    slopes, of_cells = _above(np.maximum(slope, 0.0)), np.zeros((2, n_tiles * TILE), dtype=np.float32)
+    of_cells[0] = -np.inf
+    for values, out in zip((base, slopes), of_cells, strict=True):
+        out[:n_cells] = np.maximum.reduceat(values[order], starts[:-1]) if n else values
+    bounds = (of_cells[0], of_cells[1]), (base, slopes)
+    return pruned.Index(largest, line_of, scales, table, (begins, *rare), dense, (starts, order), *bounds)
 
 
 def _above(values: np.ndarray) -> np.ndarray:
     return np.nextafter(values.astype(np.float32), np.float32(np.inf))
 
 
-class InvertedTop:
-    """Finds the best labels with a sparse model, row by row, from its weights by column (8 or 12 bytes per weight)."""
+class SparseTop:
+    """Finds the best labels with a sparse model.
 
-    def __init__(self, model: Model, size: int, W: SparseRows, n_columns: int, indexed: bool) -> None:
-        self.model, self.size, self.comparable = model, size, Comparable(model, np.arange(model.n_labels))
-        self._inverted, self._by_label = transpose_weights(W, np.arange(W.indptr.size - 1), n_columns), tuple(W)
-        self._index = bound_index(model, self.comparable, W, n_columns, size) if indexed else None
+    The first rows are scored label by label. For more rows the index or the weights by column (8 or 12 bytes per weight) are built.
+    """
+
+    def __init__(self, model: Model, size: int, W: SparseRows) -> None:
+        self.model, self.size, self.W, self.comparable = model, size, W, Comparable(model, np.arange(model.n_labels))
+        self._by_column: tuple[np.ndarray, ...] | None = None
+        self._index: pruned.Index | None = None
+        self._may_have_index, self._n_rows = model.n_labels >= LEAST_LABELS, 0
 
     def best(self, scorer: Scorer, rows: np.ndarray, size: int | None = None) -> Best:
-        size = self.size if size is None else size
-        out, sums = Best(rows.size, size, self.comparable), scorer.compute_divisors(rows)
-        model = (self._inverted, *scorer.tables, self.model.bias)
-        best = (sums, out.sigmoids, out.scores, out.labels)
-        if self._index is None or LEAST_A_BEST * size > self.model.n_labels:
-            bad = kernels.score_inverted(scorer.csr, rows, model, *best)
-        else:
-            bad = best_pruned(scorer.csr, rows, model, self._by_label, *best[:2], self._index, *best[2:])
-        if bad >= 0:
-            scorer.check_numbers(np.array([np.nan]), np.array([bad]))
+        """Return the best `size` labels, by default `self.size`. Raises NonFiniteError if a score is not a number."""
+        size, left = self.size if size is None else size, np.ones(rows.size, dtype=np.bool_)
+        out, by_index = Best(rows.size, size, self.comparable), size <= MOST_BEST * self.model.n_labels
+        if by_index and self._may_have_index and self._index is None and self._n_rows + rows.size > FEW_ROWS:
+            self._index = make_index(self.model, self.comparable, self.W, self.model.n_columns)
+            self._may_have_index = self._index is not None
+        if by_index and self._index is not None:
+            self._search(scorer, rows, left, out)
+        rest = np.flatnonzero(left)
+        for _, block in divide_rows(rest, self.model.n_labels):
+            all_scores = Best(block.size, size, self.comparable)
+            all_scores.add(0, self.all_scores(scorer, rows[block]), 0)
+            out.scores[block], out.labels[block] = all_scores.scores, all_scores.labels
         return out.sort()
 
+    def _search(self, scorer: Scorer, rows: np.ndarray, left: np.ndarray, out: Best) -> None:
+        model = (*scorer.tables, self.model.bias)
+        pruned.best_pruned(scorer.csr, rows, model, tuple(self.W), out.sigmoids, self._index, left, out.scores, out.labels)
+
     def all_scores(self, scorer: Scorer, rows: np.ndarray) -> np.ndarray:
-        out, model = np.empty((rows.size, self.model.n_labels)), (self._inverted, *scorer.tables, self.model.bias)
-        bad = score_rows_by_column(scorer.csr, rows, model, scorer.compute_divisors(rows), out)
+        self._n_rows += rows.size
+        out, divisors = np.empty((rows.size, self.model.n_labels)), scorer.compute_divisors(rows)
+        model = (*scorer.tables, self.model.bias)
+        if self._by_column is None and self._n_rows > FEW_ROWS:
+            self._by_column = transpose_weights(self.W, np.arange(self.W.indptr.size - 1), self.model.n_columns)
+        if self._by_column is None:
+            bad = pruned.score_rows_by_label(scorer.csr, rows, model, tuple(self.W), self.model.n_columns, divisors, out)
+        else:
+            bad = score_rows_by_column(scorer.csr, rows, (self._by_column, *model), divisors, out)
         if bad >= 0:
             scorer.check_numbers(np.array([np.nan]), np.array([bad]))
         return out
 
+    def warm_up(self, scorer: Scorer) -> None:
+        """Compile the kernels."""
+        nothing = SparseRows(self.W.indptr[:1], self.W.indices[:0], self.W.data[:0])
+        rows, found = np.empty(0, dtype=np.int64), SparseTop(self.model, 1, nothing)
+        for _ in range(2):
+            found.all_scores(scorer, rows)
+            found._by_column = transpose_weights(nothing, rows, 0)
+        if self._may_have_index:
+            found._index = make_index(self.model, self.comparable, nothing, 0)
+            found.best(scorer, rows)
+
 
 def make_top_finder(
     comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: bool, by_pairs: bool = False
-) -> BlockwiseTop | InvertedTop:
+) -> BlockwiseTop | SparseTop:
     """Return an object that finds the best `size` labels, or all, with the scorer's model. Collective over `comm`."""
     size = min(size, scorer.model.n_labels)
     if not isinstance(scorer, Scorer) or scorer.n_parts or not isinstance(scorer.model.W, SparseRows) or scorer.model.below:
         return BlockwiseTop(scorer.model, size, keeps, by_pairs)
-    model, W = scorer.model, scorer.model.W
-    nothing, indexed = SparseRows(W.indptr[:1], W.indices[:0], W.data[:0]), False
-    with mpi.agreed(comm, f"reading {model.path}"):
-        indexed = bounds_hold(model, Comparable(model, np.arange(model.n_labels)), W, size)
+    found = SparseTop(scorer.model, size, scorer.model.W)
     with mpi.node_first(comm):
-        InvertedTop(model, size, nothing, 0, indexed).best(scorer, np.empty(0, dtype=np.int64))
-    with mpi.agreed(comm, f"reading {model.path}"):
-        return InvertedTop(model, size, W, model.n_columns, indexed)
+        found.warm_up(scorer)
+    return found
 
 
 def find_true_labels(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) -> np.ndarray:

@@ -1,14 +1,18 @@
-"""The best labels of rows without computing all scores.
+"""The best labels of rows without computing all scores: upper bounds select labels, and only these are scored.
 
-Bounds (`hpcml.kernels.bounds`) select the labels that can be among the best; only these are scored, with the bits of
-`score_inverted`.
+If no x is negative, the score of a label is at most its intercept plus Σ x v, where v ≥ w is a multiple of 1/127 of the column's
+largest weight. A *cell* has one such bound: of one label, or of BLOCK labels, with the largest weights of these. Frequent columns
+store v / scale in a table of bytes. In other columns ("rare"), positive weights are added one by one, and negative ones count as 0.
 
-A batch of rows takes three steps. First, each row gets the sums of its rare columns, and its heavy labels are scored, which gives a
-first k-th best value. Then the table of the frequent columns is processed tile by tile, each for all rows, and selects the labels
-whose bounds reach the k-th best value. Finally these are scored.
+A batch of rows takes three steps: sums of the rare columns; sums of the frequent columns, tile by tile, each for all rows, so that
+a tile stays in the L2 cache; then each row's labels are scored, first those of the cells with the largest bounds, which give a k-th
+best value, then those of all cells whose bounds reach it. The scores have the bits of `kernels.scores`.
 
-If bounds do not hold (a value below 0 or too large, a sum that divides) or select too many labels, all labels of a row are scored.
-If bounds select many labels of a batch, this is done for all following rows.
+Models with few weights per column (texts with rare labels after `--drop`) are fastest with cells of several labels: the sums take
+an eighth of the time. Labels with very many weights get cells of their own, because bounds of their blocks would be far too large.
+
+Sums of 16-bit integers were tried and rejected: they take 15 % less time, but their rounding selects 11 instead of 7 labels per
+row (28,544 labels), and 223 instead of 35 (72,390 labels).
 """
 
 from typing import NamedTuple
@@ -16,53 +20,56 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.bounds import BLOCK, FULL, LEVELS, MOST_AT_ONCE, TILE, add_rare
-from hpcml.kernels.lanes.bounds import add_levels
+from hpcml.kernels.lanes.bounds import TILE, add_levels
 from hpcml.kernels.rows import first_at_least
-from hpcml.kernels.scores import add_column, score_row_by_column
-from hpcml.kernels.top import NONE, keep_one, keep_row, score_inverted, value_of
+from hpcml.kernels.top import keep_one, value_of
 
-PARTS = 4  # maximum lines among which a value's m is divided
+BLOCK = 8  # labels of a cell
+LEVELS = 127
 SEARCH = 32  # ratio of weights to row values above which a label's weights are searched instead of read
-BATCH, ROOM = 2048, 1 << 27  # rows of a batch, and bytes of their sums of rare columns
-FIRST = 128  # rows of the first batch
-MOST_LEFT = 4096  # maximum labels of a row that are scored one by one
-FEW_LEFT = 256  # bounds are no longer used when they select more than one label in this number on average
+BATCH, ROOM = 1024, 1 << 27  # rows of a batch, and bytes of their sums
+FIRST = 64  # rows of the first batch
+MOST_SCORED = 1 / 128  # bounds are no longer used when this share of the labels is scored on average
 LARGEST = 1e15  # largest number in a bound
 Arrays = tuple[np.ndarray, ...]
 
 
 class Index(NamedTuple):
-    """The bounds of a model's scores, by blocks of labels (`hpcml.kernels.bounds`)."""
+    """The bounds of a model's scores."""
 
+    largest: np.ndarray  # (c) largest magnitudes of weights
     line_of: np.ndarray  # (c) the line of a frequent column in `table`, or −1
     scales: np.ndarray  # of the lines
-    table: np.ndarray  # (tiles, lines, TILE) bytes
-    rare: Arrays  # the rare columns: (begins, blocks, weights)
-    heavy: np.ndarray  # heavy labels
-    by_column: Arrays  # their weights: (begins, lanes, weights)
-    blocks: Arrays  # (bases, slopes) of blocks
+    table: np.ndarray  # (tiles, lines, TILE) int8
+    rare: Arrays  # positive weights of the rare columns: (begins, cells, weights)
+    dense: np.ndarray  # (n, c) weights of the first n cells, whose labels have most weights
+    members: Arrays  # (starts, labels): cell c has labels[starts[c] : starts[c + 1]]
+    cells: Arrays  # (bases, slopes) of cells, float32: a value is at most slope · sum + base
     labels: Arrays  # (bases, slopes) of labels
-    usual: tuple[float, float]  # a usual base and slope of a label
-
-
-class RowBatch(NamedTuple):
-    values: Arrays  # columns, values and factors of one row
-    rare: np.ndarray  # (n, blocks) sums of rare columns
-    units: np.ndarray  # (n) unit of the table's sums; 0: the row has no bounds
-    worst: np.ndarray  # (n) float32, at most the k-th best value
-    ends: np.ndarray  # (n + 1) row i has lines[ends[i] : ends[i + 1]] times `numbers`
-    lines: np.ndarray
-    numbers: np.ndarray
-    selected: np.ndarray  # (n, room) labels selected by bounds
-    bounds: np.ndarray  # (n, room) of these
-    counts: np.ndarray  # (n) number of selected labels; may exceed the room
 
 
 @njit
-def _slack(n):
-    """A factor above 1 by more than all float32 roundings in a sum of n values."""
-    return 1.0 + (n + 32) * 2.0**-22
+def measure_columns(indices, data, counts, n_positive, largest):
+    """Count the weights and positive weights of each column, and find the largest magnitude."""
+    for k in range(indices.size):
+        column = np.uint64(indices[k])
+        counts[column] += 1
+        n_positive[column] += np.int64(data[k] > 0.0)
+        largest[column] = max(largest[column], abs(np.float64(data[k])))
+
+
+@njit
+def fill_table(W, cells, n_single, lines, scales, table):
+    """Fill table[t, f] (TILE) for columns with lines[column] = f ≥ 0; cells[label] < `n_single` have one label."""
+    indptr, indices, data = W
+    for label in range(cells.size):
+        cell = cells[label]
+        tile, place = table[cell // TILE], cell % TILE
+        for k in range(np.uint64(indptr[label]), np.uint64(indptr[label + 1])):
+            line = lines[np.uint64(indices[k])]
+            if line >= 0 and (data[k] > 0.0 or cell < n_single):
+                level = np.int8(min(np.ceil(np.float64(data[k]) / scales[line]), 127.0))
+                tile[line, place] = level if cell < n_single else max(tile[line, place], level)
 
 
 @njit
@@ -128,6 +135,24 @@ def _sum_searched(indices, weights, values):
 
 
 @njit
+def _sum_dense(weights, values):
+    columns, x, factors = values
+    total = 0.0
+    for k in range(columns.size):
+        total += x[k] * (np.float64(weights[np.uint64(columns[k])]) * factors[k])
+    return total
+
+
+@njit
+def fill_dense(W, labels, out):
+    """out[i] (c) = weights of labels[i]."""
+    indptr, indices, data = W
+    for i in range(out.shape[0]):
+        for k in range(np.uint64(indptr[labels[i]]), np.uint64(indptr[labels[i] + 1])):
+            out[i, np.uint64(indices[k])] = data[k]
+
+
+@njit
 def _score(label, W, bias, values, marks, room):
     begin, end = np.uint64(W[0][label]), np.uint64(W[0][label + 1])
     indices, weights = W[1][begin:end], W[2][begin:end]
@@ -139,7 +164,7 @@ def _score(label, W, bias, values, marks, room):
 @njit
 def _values(csr, row, model, room):
     """Columns, values and factors of a row, in `room`."""
-    _, columns, factors, _ = model
+    columns, factors, _ = model
     begin, end = np.uint64(csr[0][row]), np.uint64(csr[0][row + 1])
     for k in range(end - begin):
         j = np.uint64(csr[1][begin + np.uint64(k)])
@@ -149,53 +174,52 @@ def _values(csr, row, model, room):
 
 
 @njit
-def _add_rare_columns(values, rare, out):
-    """out (blocks) = sums of a row's rare columns. Return False if bounds do not hold."""
-    columns, x, factors = values
-    begins, blocks, weights = rare
-    out[:] = np.float32(0.0)
-    slack = _slack(columns.size)
+def _make_room(indptr, rows, n_columns):
+    """Arrays for values, marks and hits of one row."""
+    longest = 0
+    for i in range(rows.size):
+        longest = max(longest, indptr[rows[i] + 1] - indptr[rows[i]])
+    values = np.empty(longest, np.int64), np.empty(longest), np.empty(longest)
+    marks = np.zeros(n_columns, np.uint8), np.empty(n_columns, np.int32), np.empty(longest, np.int32)
+    return values, marks, (np.empty(longest + 1, np.int64), np.empty(longest, np.int64), np.empty(longest))
+
+
+@njit
+def score_rows_by_label(csr, rows, model, W, n_columns, divisors, out):
+    """`kernels.scores.score_rows_by_column` without weights by column; `model` is (columns, factors, bias), W is CSR."""
+    value_room, marks, room = _make_room(csr[0], rows, n_columns)
+    bad = -1
+    for i in range(rows.size):
+        values = _values(csr, rows[i], model, value_room)
+        _mark(values[0], marks)
+        for label in range(W[0].size - 1):
+            out[i, label] = _score(label, W, model[2], values, marks, room) / divisors[i]
+            bad = label if bad < 0 and np.isnan(out[i, label]) else bad
+        _unmark(values[0], marks[0])
+    return bad
+
+
+@njit
+def _divide(values, index, lines, numbers, sums):
+    """Write a row's lines and numbers, and to `sums` the sums of rare columns; return the number of lines (−1: no bounds)."""
+    (columns, x, factors), (begins, cells, weights) = values, index.rare
+    total = 0.0
     for k in range(columns.size):
         y = x[k] * factors[k]
         if not (0.0 <= y <= LARGEST):
-            return False
-        first, last = begins[columns[k]], begins[columns[k] + 1]
-        add_rare(np.float32(y * slack), blocks[first:last], weights[first:last], out)
-    return True
-
-
-@njit
-def _score_heavy(values, index, bias, scores, sigmoids, best):
-    (columns, x, factors), (begins, lanes, weights), labels = values, index.by_column, index.heavy
-    scores[:] = 0.0
+            return -1
+        total += y * index.largest[np.uint64(columns[k])]
+    sums[:] = np.float32(total * (columns.size + 1) * BLOCK * BLOCK * 2.0**-23 + 1e-30)  # more than the rounding of all sums
+    n = 0
     for k in range(columns.size):
-        first, last = begins[columns[k]], begins[columns[k] + 1]
-        add_column(x[k], factors[k], lanes[first:last], weights[first:last], scores)
-    for lane in range(labels.size):
-        keep_one(scores[lane] + bias[labels[lane]], labels[lane], sigmoids[0], sigmoids[1], best[0], best[1])
-
-
-@njit
-def _divide(values, gap, index, lines, numbers):
-    """Write a row's lines and integers m; return their number and the unit of their sums. FULL is 4 · `gap` or the largest sum."""
-    (columns, x, factors), line_of, scales = values, index.line_of, index.scales
-    slack, n = _slack(columns.size), 0
-    total, largest = 0.0, 0.0
-    for k in range(columns.size):
-        if line_of[columns[k]] >= 0:
-            step = x[k] * factors[k] * slack * scales[line_of[columns[k]]]
-            total, largest = total + LEVELS * step, max(largest, step)
-    total = min(total, 4.0 * gap) if gap > 0.0 else total
-    unit = max(total / FULL, 1.01 * largest / ((PARTS - 1) * MOST_AT_ONCE), 1e-30)
-    for k in range(columns.size):
-        line = line_of[columns[k]]
-        if line >= 0:
-            left = np.int64(np.ceil(x[k] * factors[k] * slack * scales[line] / unit))
-            while left > 0:
-                lines[n], numbers[n] = line, min(left, MOST_AT_ONCE)
-                left -= MOST_AT_ONCE
-                n += 1
-    return n, unit
+        column, y = np.uint64(columns[k]), x[k] * factors[k]
+        if index.line_of[column] >= 0:
+            lines[n], numbers[n] = index.line_of[column], y * index.scales[index.line_of[column]]
+            n += 1
+            continue
+        for p in range(begins[column], begins[column + np.uint64(1)]):
+            sums[np.uint64(cells[np.uint64(p)])] += np.float32(y) * np.float32(weights[np.uint64(p)])
+    return n
 
 
 @njit
@@ -204,136 +228,95 @@ def _below(value):
 
 
 @njit
-def _bound_blocks(sums, rare, unit, worst, blocks, out):
-    """out[a] = upper bound of the values of block a of a tile; return whether any reaches `worst`."""
-    bases, slopes = blocks
-    n = np.int32(0)
-    for a in range(TILE):
-        bound = (np.float32(sums[a]) * unit + rare[a]) * slopes[a] + bases[a]
-        out[a] = np.float32(np.inf) if sums[a] == FULL else bound
-        n += np.int32(not out[a] < worst)
-    return n > 0
-
-
-@njit
-def _append(begin, total, worst, labels, out):
-    """Append the labels of a block whose bound reaches `worst`; return their total number. `out` is (labels, bounds, number)."""
-    bases, slopes = labels
-    selected, bounds, n = out
-    for label in range(begin, min(begin + BLOCK, bases.size)):
-        bound = total * slopes[label] + bases[label]
-        if not bound < worst and bases[label] > -np.inf:  # heavy labels are in no block
-            if n < selected.size:
-                selected[n], bounds[n] = label, bound
+def _score_cell(cell, total, index, scoring, sigmoids, best):
+    """Score the labels of a cell whose own bounds reach the k-th best value; return their number."""
+    (starts, labels), (bases, slopes), n = index.members, index.labels, 0
+    for p in range(starts[cell], starts[cell + 1]):
+        label = labels[p]
+        if not total * slopes[label] + bases[label] < _below(value_of(best[0][0], best[1][0], *sigmoids)):
+            if cell < index.dense.shape[0]:
+                score = _sum_dense(index.dense[cell], scoring[2]) + scoring[1][label]
+            else:
+                score = _score(label, *scoring)
+            keep_one(score, label, *sigmoids, *best)
             n += 1
     return n
 
 
 @njit
-def _start_batch(csr, rows, model, sums, sigmoids, index, batch, best):
-    ends, scores = batch.ends, np.empty(index.heavy.size)
-    ends[0] = 0
-    for i in range(rows.size):
-        own, values = (best[0][i], best[1][i]), _values(csr, rows[i], model, batch.values)
-        batch.units[i], ends[i + 1] = 0.0, ends[i]
-        if sums[i] == 1.0 and _add_rare_columns(values, index.rare, batch.rare[i]):
-            _score_heavy(values, index, model[3], scores, sigmoids, own)
-            least = value_of(own[0][0], own[1][0], *sigmoids)
-            gap = (least - index.usual[0]) / index.usual[1]
-            n, batch.units[i] = _divide(values, gap, index, batch.lines[ends[i] :], batch.numbers[ends[i] :])
-            batch.worst[i] = _below(least)
-            ends[i + 1] += n
+def _next_cell(sums, tile, cells, done):
+    """Return the cell of a tile with the largest bound that is not done, this bound, and the next largest."""
+    bases, slopes = cells
+    largest, following, best = np.float32(-np.inf), np.float32(-np.inf), -1
+    for cell in range(tile * TILE, tile * TILE + TILE):
+        bound = sums[cell] * slopes[cell] + bases[cell]
+        if bound > following and not done[cell]:
+            if bound > largest:
+                largest, following, best = bound, largest, cell
+            else:
+                following = bound
+    return best, following
 
 
 @njit
-def _select_labels(index, batch, n_rows):
-    table, (bases, slopes), units, worst, counts = index.table, index.blocks, batch.units, batch.worst, batch.counts
-    sums, most = np.empty(TILE, np.uint16), np.empty(TILE, np.float32)
-    counts[:n_rows] = 0
-    for tile in range(table.shape[0]):
-        blocks = slice(tile * TILE, tile * TILE + TILE)
-        block_lines = bases[blocks], slopes[blocks]
-        for i in range(n_rows):
-            if units[i] == 0.0 or counts[i] > batch.selected.shape[1]:
-                continue
-            unit, own = np.float32(units[i]), batch.rare[i][blocks]
-            add_levels(table[tile], batch.lines, batch.numbers, batch.ends[i], batch.ends[i + 1], sums)
-            if _bound_blocks(sums, own, unit, worst[i], block_lines, most):
-                for a in range(TILE):
-                    if not most[a] < worst[i]:
-                        total = np.float32(np.inf) if sums[a] == FULL else np.float32(sums[a]) * unit + own[a]
-                        out = batch.selected[i], batch.bounds[i], counts[i]
-                        counts[i] = _append((tile * TILE + a) * BLOCK, total, worst[i], index.labels, out)
-
-
-@njit
-def _score_selected(selected, bounds, values, W, bias, sigmoids, marks, room, best):
-    """Third step of a row: score the selected labels whose bounds still reach the k-th best value."""
+def _finish_row(sums, maxima, index, scoring, sigmoids, done, taken, best):
+    """Score the labels of a row whose bounds reach the k-th best value; return their number."""
+    (bases, slopes), n, n_taken = index.cells, 0, 0
+    for _ in range(best[0].size):  # for a k-th best value
+        tile = maxima.argmax()
+        cell, following = _next_cell(sums, tile, index.cells, done)
+        if cell < 0 or maxima[tile] < _below(value_of(best[0][0], best[1][0], *sigmoids)):
+            break
+        n += _score_cell(cell, sums[cell], index, scoring, sigmoids, best)
+        done[cell], taken[n_taken], maxima[tile] = True, cell, following
+        n_taken += 1
     worst = _below(value_of(best[0][0], best[1][0], *sigmoids))
-    _mark(values[0], marks)
-    for i in range(selected.size):
-        if not bounds[i] < worst:
-            score = _score(selected[i], W, bias, values, marks, room)
-            keep_one(score, selected[i], *sigmoids, *best)
-            worst = _below(value_of(best[0][0], best[1][0], *sigmoids))
-    _unmark(values[0], marks[0])
+    for tile in range(maxima.size):
+        if not maxima[tile] < worst:
+            for cell in range(tile * TILE, tile * TILE + TILE):
+                if not sums[cell] * slopes[cell] + bases[cell] < worst and not done[cell] and bases[cell] > -np.inf:
+                    n += _score_cell(cell, sums[cell], index, scoring, sigmoids, best)
+                    worst = _below(value_of(best[0][0], best[1][0], *sigmoids))
+    done[taken[:n_taken]] = False
+    return n
 
 
 @njit
-def _finish_batch(csr, rows, model, sums, sigmoids, scoring, batch, best):
-    """Third step of a batch. Return the first label whose score is NaN, or −1."""
-    (W, marks, room), bias, scores = scoring, model[3], np.empty(0)
-    for i in range(rows.size):
-        n, own = batch.counts[i], (best[0][i], best[1][i])
-        if batch.units[i] > 0.0 and n <= batch.selected.shape[1]:
-            if n:
-                values = _values(csr, rows[i], model, batch.values)
-                _score_selected(batch.selected[i][:n], batch.bounds[i][:n], values, W, bias, sigmoids, marks, room, own)
-            continue
-        own[0][:], own[1][:] = -np.inf, NONE
-        scores = np.empty(bias.size) if scores.size == 0 else scores
-        bad = score_row_by_column(csr, rows[i], model, sums[i], scores)
-        if bad >= 0:
-            return bad
-        keep_row(scores, 0, *sigmoids, *own)
-    return -1
+def best_pruned(csr, rows, model, W, sigmoids, index, left, best_scores, best_labels):
+    """Insert scores of `rows` into their heaps (n, k) with an index; `model` is (columns, factors, bias), W is CSR.
 
-
-@njit
-def _sizes(indptr, rows, step):
-    """Return the maximum values of a row, and the maximum lines of any `step` consecutive rows."""
-    longest, most, total = 0, 0, 0
-    for i in range(rows.size):
-        n = indptr[rows[i] + 1] - indptr[rows[i]]
-        longest, total = max(longest, n), total + PARTS * n
-        if i >= step:
-            total -= PARTS * (indptr[rows[i - step] + 1] - indptr[rows[i - step]])
-        most = max(most, total)
-    return longest, most
-
-
-@njit
-def best_pruned(csr, rows, model, W, sums, sigmoids, index, best_scores, best_labels):
-    """`score_inverted` with the help of an index; W is the model's CSR matrix."""
-    n_blocks, n_columns = index.blocks[0].size, model[0][0].size
-    step = max(1, min(BATCH, rows.size, ROOM // (4 * n_blocks)))
-    longest, most = _sizes(csr[0], rows, step)
-    marks = np.zeros(n_columns, np.uint8), np.empty(n_columns, np.int32), np.empty(longest, np.int32)
-    scoring = W, marks, (np.empty(longest + 1, np.int64), np.empty(longest, np.int64), np.empty(longest))
-    values, n_left = (np.empty(longest, np.int64), np.empty(longest), np.empty(longest)), min(MOST_LEFT, n_blocks // 8)
-    rare, lines, numbers = np.empty((step, n_blocks), np.float32), np.empty(most, np.int32), np.empty(most, np.int32)
-    units, worst, ends = np.empty(step), np.empty(step, np.float32), np.empty(step + 1, np.int64)
-    selected, bounds, counts = np.empty((step, n_left), np.int64), np.empty((step, n_left), np.float32), np.zeros(step, np.int64)
-    batch = RowBatch(values, rare, units, worst, ends, lines, numbers, selected, bounds, counts)
+    Flag in `left` the rows that need all scores: those with negative values, and all others once bounds select too many labels.
+    """
+    n_tiles, n_labels = index.table.shape[0], model[2].size
+    step = max(1, min(BATCH, rows.size, ROOM // (4 * TILE * max(1, n_tiles))))
+    value_room, marks, room = _make_room(csr[0], rows, index.largest.size)
+    sums, maxima = np.empty((step, n_tiles * TILE), np.float32), np.empty((step, n_tiles), np.float32)
+    done, taken = np.zeros(n_tiles * TILE, np.bool_), np.empty(best_scores.shape[1], np.int64)
+    ends, lines, numbers = np.zeros(step + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
+    bases, slopes = index.cells
     begin, end, is_useful = 0, min(step, FIRST), True
     while begin < rows.size and is_useful:
-        part = slice(begin, end)
-        best = best_scores[part], best_labels[part]
-        _start_batch(csr, rows[part], model, sums[part], sigmoids, index, batch, best)
-        _select_labels(index, batch, rows[part].size)
-        bad = _finish_batch(csr, rows[part], model, sums[part], sigmoids, scoring, batch, best)
-        if bad >= 0:
-            return bad
-        is_useful = batch.counts[: rows[part].size].mean() <= model[3].size / FEW_LEFT
+        batch = rows[begin:end]
+        most = (csr[0][batch + 1] - csr[0][batch]).sum()
+        if most > lines.size:
+            lines, numbers = np.empty(most, np.int32), np.empty(most, np.float32)
+        for i in range(batch.size):
+            values = _values(csr, batch[i], model, value_room)
+            n = _divide(values, index, lines[ends[i] :], numbers[ends[i] :], sums[i])
+            left[begin + i], ends[i + 1] = n < 0, ends[i] + max(0, n)
+        for tile in range(n_tiles):
+            levels = index.table[tile]
+            for i in range(batch.size):
+                span = ends[i], ends[i + 1]
+                maxima[i, tile] = add_levels(levels, lines, numbers, span, sums, i, tile * TILE, bases, slopes, 16)
+        n_scored = 0
+        for i in range(batch.size):
+            if not left[begin + i]:
+                values = _values(csr, batch[i], model, value_room)
+                _mark(values[0], marks)
+                best, scoring = (best_scores[begin + i], best_labels[begin + i]), (W, model[2], values, marks, room)
+                n_scored += _finish_row(sums[i], maxima[i], index, scoring, sigmoids, done, taken, best)
+                _unmark(values[0], marks[0])
+        is_useful = n_scored <= MOST_SCORED * n_labels * batch.size
         begin, end = end, end + step
-    return score_inverted(csr, rows[begin:], model, sums[begin:], sigmoids, best_scores[begin:], best_labels[begin:])
+    left[begin:] = True

@@ -4,10 +4,7 @@ The value of a score is slope · score + offset with the label's numbers, or the
 labels are a heap with the worst one first; free entries hold −∞ of the label NONE.
 """
 
-import numpy as np
-
 from hpcml.kernels import njit
-from hpcml.kernels.scores import score_row_by_column
 
 NONE = 2**31 - 1
 
@@ -77,16 +74,3 @@ def sort_best(slope, offset, best_scores, best_labels):
             score, label = scores[last], labels[last]
             scores[last], labels[last] = scores[0], labels[0]
             _sink(scores, labels, score, label, last, slope, offset)
-
-
-@njit
-def score_inverted(csr, rows, model, sums, sigmoids, best_scores, best_labels):
-    """Insert the scores of `rows`, divided by sums (n), into their heaps (n, k). Return the first label with a NaN score, or −1."""
-    slope, offset = sigmoids
-    scores = np.empty(model[-1].size)
-    for i in range(rows.size):
-        bad = score_row_by_column(csr, rows[i], model, sums[i], scores)
-        if bad >= 0:
-            return bad
-        keep_row(scores, 0, slope, offset, best_scores[i], best_labels[i])
-    return -1

@@ -26,8 +26,6 @@ SCORE_BYTES = 1 << 25
 MAX_LANES = 32
 # The same for scores by column, where most of the time is spent on columns without weights.
 MANY_LANES = 128
-# Maximum density of a sparse W that is scored column by column.
-FEW = 0.05
 # Memory for the rows that a classifier scores at once, if one row does not need more.
 ROWS_BYTES = 1 << 26
 # Values checked for zeros at a time.
@@ -87,8 +85,7 @@ class Scorer:
         self.csr, self._first_row = (shard.indptr, shard.indices, data), shard.first_row
         self.tables, self._is_dense = (model.columns, model.factors), not (model.sparse or model.below)
         self.n_parts = 0 if model.combination is None else model.combination.n_parts  # 0: one weight vector without a rule
-        is_sparse = isinstance(model.W, SparseRows) and model.n_weights <= FEW * model.n_labels * model.n_columns
-        self._by_column = is_sparse and not self.n_parts
+        self._by_column = model.sparse and not self.n_parts
         most = MANY_LANES if self._by_column else MAX_LANES
         self.blocks = divide_labels(labels.size, max(1, self.n_parts) * model.n_features, most)
 

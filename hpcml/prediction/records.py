@@ -32,7 +32,7 @@ from hpcml.data.svmlight import (
     name_of,
 )
 from hpcml.errors import ConfigError, DataError, OptionError, nearest_name
-from hpcml.evaluation.top import InvertedTop
+from hpcml.evaluation.top import SparseTop
 from hpcml.files.lines import LINE_MIB, plain_name
 from hpcml.log import Log, named
 from hpcml.model.trained import Trained
@@ -265,7 +265,7 @@ def predict_stream(
 ) -> None:
     """Write the labels of a stream of rows; `open_rows` takes the bytes per block. Collective over `comm`. Raises DataError."""
     prediction = Prediction(comm, model, Shard.of_csr(NO_ROWS, model.n_features, model.n_labels), top)
-    is_cheap = prediction.keeps_weights or isinstance(prediction.best, InvertedTop)  # few rows can be scored at a time
+    is_cheap = prediction.keeps_weights or isinstance(prediction.best, SparseTop)  # few rows can be scored at a time
     with open_rows(min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if is_cheap else MAX_BLOCK_BYTES) as rows:
         table = make_table(model, output, rows.has_ids, describe_rule(model, top), text_format)
         with open_stream(comm, table, output, force, inputs) as write:

@@ -1,51 +1,42 @@
-"""Upper bounds of scores: of rows for several labels, and of blocks of labels as saturating 16-bit sums of bytes times integers."""
+"""Upper bounds of scores: of rows for several labels, and of cells of labels as sums of 8-bit levels times numbers."""
 
 from __future__ import annotations
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.products import score
-from hpcml.kernels.lanes.write import I32, I64, by_width
+from hpcml.kernels.lanes.write import DOUBLE, I32, I64, by_width
 
-BYTE, SHORT = ir.IntType(8), ir.IntType(16)
-AT_ONCE = 32  # lanes of a vector, which LLVM splits into registers
-LINE = 64  # bytes of a cache line
-AHEAD = 8  # prefetch distance in lines
-SUMS = 4  # vectors summed together
+BYTES = ir.VectorType(ir.IntType(8), 16)
+TILE = 64  # cells whose levels fill a cache line
 
 
-@by_width(widths=(AT_ONCE,))
-def _add(lanes, table, lines, numbers, span, out, at):
-    """out[at + l] = Σ numbers[i] table[lines[i], at + l] over begin ≤ i < end, for l < SUMS · lanes."""
-    builder, bytes_, shorts = lanes.builder, ir.VectorType(BYTE, lanes.count), ir.VectorType(SHORT, lanes.count)
-    add = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(shorts, [shorts, shorts]), f"llvm.uadd.sat.v{lanes.count}i16"
-    )
-    sums = [lanes.variable(ir.Constant(shorts, [0] * lanes.count)) for _ in range(SUMS)]
-    positions = [builder.add(at, I64(n * lanes.count)) for n in range(SUMS)]
-    undefined, zeros = ir.Constant(shorts, ir.Undefined), ir.Constant(ir.VectorType(I32, lanes.count), [0] * lanes.count)
+@by_width(types.float64, widths=(16,), of=4)
+def add_levels(lanes, table, lines, numbers, span, sums, row, at, bases, slopes):
+    """sums[row, at + a] += Σ numbers[i] table[lines[i], a] over begin ≤ i < end, for a < TILE; table (F, TILE) int8, sums float32.
+
+    Return the largest sums[row, at + a] slopes[at + a] + bases[at + a].
+    """
+    builder, sums = lanes.builder, sums.line(row)
+    offsets = [I64(offset) for offset in range(0, TILE, lanes.count)]
+    totals = [lanes.variable(sums.lanes(builder.add(at, offset))) for offset in offsets]
     with lanes.rows(*span) as (i, _):
-        later = builder.add(i, I64(AHEAD))
-        later = table.line(lines.index(builder.select(builder.icmp_signed("<", later, span[1]), later, i)))
-        for position in positions[:: LINE // lanes.count]:
-            later.prefetch(position, 3)
-        line, number = table.line(lines.index(i)), builder.trunc(numbers.one(i), SHORT)
-        number = builder.shuffle_vector(builder.insert_element(undefined, number, I32(0)), undefined, zeros)
-        for total, position in zip(sums, positions, strict=True):
-            levels = builder.zext(builder.load(line.at(position), align=1, typ=bytes_), shorts)
-            builder.store(builder.call(add, [builder.load(total), builder.mul(levels, number)]), total)
-    for total, position in zip(sums, positions, strict=True):
-        builder.store(builder.load(total), out.at(position), align=2)
-
-
-@njit
-def add_levels(table, lines, numbers, begin, end, out):
-    """out (T uint16) = min(65535, Σ numbers[i] table[lines[i]]); table (F, T) bytes, T a multiple of 128; numbers int32 ≤ 257."""
-    for at in range(0, out.size, SUMS * AT_ONCE):
-        _add(table, lines, numbers, (begin, end), out, at, AT_ONCE)
+        line, number = table.line(lines.index(i)), lanes.splat(numbers.one(i))
+        for total, offset in zip(totals, offsets, strict=True):
+            levels = builder.sitofp(builder.load(line.at(offset), align=1, typ=BYTES), lanes.vector)
+            builder.store(lanes.fma(levels, number, builder.load(total)), total)
+    largest = lanes.constant(float("-inf"))
+    for total, offset in zip(totals, offsets, strict=True):
+        position = builder.add(at, offset)
+        sums.put(position, builder.load(total))
+        largest = lanes.larger(largest, lanes.fma(builder.load(total), slopes.lanes(position), bases.lanes(position)))
+    values = [builder.extract_element(largest, I32(lane)) for lane in range(lanes.count)]
+    single = lanes.of(lanes.element)
+    while len(values) > 1:
+        values = [single.larger(*pair) for pair in zip(values[::2], values[1::2], strict=True)]
+    return builder.fpext(values[0], DOUBLE)
 
 
 @by_width(of=1)

@@ -4,8 +4,6 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support import make
 
 from hpcml import mpi
@@ -13,9 +11,7 @@ from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.evaluation import top
 from hpcml.evaluation.comparable import Comparable
-from hpcml.evaluation.top import InvertedTop, make_top_finder
-from hpcml.kernels import bounds as kernels
-from hpcml.kernels.lanes.bounds import add_levels
+from hpcml.evaluation.top import make_top_finder
 from hpcml.model.linear import Model
 from hpcml.model.scoring import make_scorer
 
@@ -78,77 +74,73 @@ def check(model, scorer, found, size, rows=None):
     assert best.scores.tobytes() == scores[rows].tobytes()
 
 
+def indexed(model, scorer, size):
+    found = make_top_finder(SELF, scorer, size, keeps=False)
+    found._index = top.make_index(model, found.comparable, model.W, model.n_columns)
+    assert found._index is not None
+    return found
+
+
 @pytest.fixture
 def few(monkeypatch):
-    monkeypatch.setattr(top, "LEAST_LABELS", 1)
+    monkeypatch.setattr(top, "MOST_BEST", 1)
     monkeypatch.setattr(top, "MOST_HEAVY", 1)
-    monkeypatch.setattr(top, "LEAST_A_BEST", 0)
 
 
-@pytest.mark.parametrize("frequent", [0.0, 0.05, 2.0])
+@pytest.mark.parametrize("rare", [0.0, 0.1, 2.0])
+@pytest.mark.parametrize("dense", [0.0, 1.0])
 @pytest.mark.parametrize("size", [1, 40])
 @pytest.mark.parametrize(("sigmoids", "precision"), [(False, "<f8"), (True, "<f4")])
-def test_the_best_labels(tmp_path, monkeypatch, few, frequent, size, sigmoids, precision):
-    monkeypatch.setattr(top, "FREQUENT", frequent)
+def test_the_best_labels(tmp_path, monkeypatch, few, rare, dense, size, sigmoids, precision):
+    monkeypatch.setattr(top, "RARE", rare)
+    monkeypatch.setattr(top, "DENSE", dense)
     monkeypatch.setattr(top, "TABLE_BYTES", 1000)
     model, scorer = opened(*files(tmp_path, size, precision=precision, sigmoids=sigmoids))
-    found = make_top_finder(SELF, scorer, size, keeps=False)
-    assert found._index is not None
-    check(model, scorer, found, size)
+    check(model, scorer, indexed(model, scorer, size), size)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_of_other_models(tmp_path, monkeypatch, few, seed):
     monkeypatch.setattr(top, "TABLE_BYTES", 1 + seed % 3 * 100)
+    monkeypatch.setattr(top, "DENSE", seed % 2)
     n_labels, size = 30 + 1500 * (seed % 4), 1 + seed % 6
     model, scorer = opened(*files(tmp_path, 100 + seed, n_labels, below=seed % 3 * 0.3, sigmoids=seed % 2 == 1))
-    check(model, scorer, make_top_finder(SELF, scorer, size, keeps=False), size)
+    check(model, scorer, indexed(model, scorer, size), size)
 
 
-def test_labels_that_bounds_exclude_are_not_scored(tmp_path, monkeypatch, few):
-    monkeypatch.setattr(top, "TABLE_BYTES", 1000)
+def all_labels(scorer, rows):
+    raise AssertionError("all labels are scored")
+
+
+@pytest.mark.parametrize("dense", [0, 1])
+def test_bounds_exclude_most_labels(tmp_path, monkeypatch, few, dense):
+    monkeypatch.setattr(top, "DENSE", dense)
     rng = np.random.default_rng(0)
     W = rng.random((5000, 600)) * (rng.random((5000, 600)) < 0.01)
-    X = W[rng.choice(5000, N_ROWS)] + W[rng.choice(5000, N_ROWS)]
-    W[:9] = rng.random((9, 600)) / 2  # nearly as large scores as the best ones
+    X = 3 * W[rng.choice(5000, N_ROWS)]
     data = make.dataset(tmp_path / "data.h5", sp.csr_matrix(X.astype(np.float32)), np.eye(N_ROWS, 3))
     model, scorer = opened(data, make.model(tmp_path / "model.h5", W, -rng.random(5000), precision="<f4", sparse=True))
-    found = InvertedTop(model, 2, model.W, model.n_columns, indexed=True)
-    found._inverted[2][:] = np.nan
-    check(model, scorer, found, 2)
+    found = indexed(model, scorer, 1)
+    monkeypatch.setattr(found, "all_scores", all_labels)
+    check(model, scorer, found, 1, rows=np.resize(scorer.rows, 150))  # at most 1/128 of the labels is scored
 
 
-def test_index_is_used_only_where_its_bounds_hold(tmp_path, monkeypatch):
-    model, _ = opened(*files(tmp_path, 1))
+@pytest.mark.parametrize("n_rows", [3, 64, 150])
+def test_few_and_many_rows(tmp_path, monkeypatch, few, n_rows):
+    monkeypatch.setattr(top, "LEAST_LABELS", 1)
+    model, scorer = opened(*files(tmp_path, 5, 6000))
+    found = make_top_finder(SELF, scorer, 2, keeps=False)
+    check(model, scorer, found, 2, rows=np.resize(scorer.rows, n_rows))
+    assert (found._index is None) == (n_rows == 3)
+    scores = found.all_scores(scorer, scorer.rows)
+    labels, best = expected(model, scorer, 6000)
+    assert np.take_along_axis(scores, labels, axis=1).tobytes() == best.tobytes()
+
+
+def test_bounds_that_do_not_hold(tmp_path, monkeypatch):
+    model, _ = opened(*files(tmp_path, 3))
     comparable = Comparable(model, np.arange(model.n_labels))
-    monkeypatch.setattr(top, "LEAST_LABELS", 700)
-    monkeypatch.setattr(top, "LEAST_A_BEST", 70)
-    assert top.bounds_hold(model, comparable, model.W, 10)
     too_large = model.W._replace(data=np.where(np.arange(model.W.data.size) == 7, 1e16, model.W.data))
-    assert not top.bounds_hold(model, comparable, too_large, 10)
+    assert top.make_index(model, comparable, too_large, model.n_columns) is None
     monkeypatch.setattr(model, "normalised", True)
-    assert not top.bounds_hold(model, comparable, model.W, 10)
-
-
-@pytest.mark.parametrize("n_rows", [128, 129])
-@pytest.mark.parametrize("bias", [0.0, 1000.0])
-def test_batches_of_rows(tmp_path, monkeypatch, few, n_rows, bias):
-    monkeypatch.setattr(top, "TABLE_BYTES", 1000)
-    data, path = files(tmp_path, 5, 6000, below=0.0)
-    with h5py.File(path, "r+") as file:
-        file["bias"][:] += bias
-    model, scorer = opened(data, path)
-    check(model, scorer, make_top_finder(SELF, scorer, 2, keeps=False), 2, rows=np.resize(scorer.rows, n_rows))
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(0, 30), st.integers(1, kernels.MOST_AT_ONCE))
-@settings(max_examples=25)
-def test_sums_of_levels_stop_at_the_largest_number(seed, width, n, largest):
-    rng = np.random.default_rng(seed)
-    table = rng.integers(0, 256, (9, 128 * width), dtype=np.uint8)
-    lines = rng.integers(0, 9, n + 2).astype(np.int32)
-    numbers = rng.integers(0, largest + 1, n + 2).astype(np.int32)
-    out = np.ones(128 * width, dtype=np.uint16)
-    add_levels(table, lines, numbers, 1, n + 1, out)
-    sums = (table[lines[1:-1]].astype(np.int64) * numbers[1:-1, None]).sum(axis=0)
-    assert out.tolist() == np.minimum(sums, kernels.FULL).tolist()
+    assert top.make_index(model, comparable, model.W, model.n_columns) is None

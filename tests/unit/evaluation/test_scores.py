@@ -93,12 +93,11 @@ def test_weights_by_column_give_the_bits_of_all_weights(labels, index, precision
     assert found.tobytes() == expected.tobytes()
 
 
-def test_a_pruned_model_is_scored_by_column_with_the_bits_of_a_dense_one(tmp_path, monkeypatch):
+def test_a_pruned_model_is_scored_by_column_with_the_bits_of_a_dense_one(tmp_path):
     rng = np.random.default_rng(0)
     W = rng.standard_normal((4, 30)) * (rng.random((4, 30)) < 0.2)
     X = sp.random(20, 30, 0.5, "csr", random_state=np.random.default_rng(2)).toarray()
     data = DataFile(make.dataset(tmp_path / "data.h5", X, np.eye(20, 4)))
-    monkeypatch.setattr(scoring, "FEW", 0.3)
     shard, found = load_shard(mpi.self_comm(), data, "all"), []
     left = np.where(np.abs(W) < 0.7, 0.0, W)
     assert 0 < np.count_nonzero(left) < np.count_nonzero(W)

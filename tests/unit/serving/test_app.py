@@ -15,7 +15,7 @@ from support.training import train
 from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.thresholds import calibrate
-from hpcml.evaluation.top import InvertedTop
+from hpcml.evaluation.top import SparseTop
 from hpcml.model.open import open_model
 from hpcml.prediction import loaded
 from hpcml.serving.app import NO_KNOWN_WORD, Worker
@@ -52,7 +52,7 @@ def test_labels_equal_those_of_predict_bit_for_bit(kind, tmp_path, monkeypatch):
     if kind == "pairs":
         monkeypatch.setattr(loaded, "can_keep_weights", lambda model: False)
     app = app_of(run)
-    assert isinstance(app.suggester.loaded._best_labels, InvertedTop) == (kind == "sparse")
+    assert isinstance(app.suggester.loaded._best_labels, SparseTop) == (kind == "sparse")
     assert kind == "sparse" or app.suggester.loaded._best_labels.keeps == (kind != "pairs")
     expected, given = predicted(run, data, tmp_path, open_model(run).n_labels)
     names = open_model(run).label_names
