@@ -10,7 +10,6 @@ order for a (row, label) pair, so the bits do not depend on the block of labels 
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.rows import first_at_least
 
 _NEAR = 1 << 12  # features per block, to stay in the caches
 
@@ -108,20 +107,6 @@ def score_pairs(indptr, indices, data, rows, labels, W, tables, bias, out):
         row, label = np.uint64(rows[p]), np.uint64(labels[p])
         begin, end = indptr[row], indptr[row + np.uint64(1)]
         out[p] = _score_pair(indices, data, begin, end, W[label], *tables, bias[label])
-
-
-@njit
-def count_sorted(scores, values, above, equal):
-    """equal[i] += scores equal to values[i]; above[i] (n + 1) += scores in (values[i − 1], values[i]]; both ascending."""
-    position = 0
-    for i in range(scores.size):
-        step, end = 1, position
-        while end < values.size and values[np.uint64(end)] < scores[i]:  # steps that double: the next place is near
-            position, end, step = end + 1, end + step, 2 * step
-        position = first_at_least(values, position, min(end, values.size), scores[i])
-        above[position] += 1
-        if position < values.size and values[position] == scores[i]:
-            equal[position] += 1
 
 
 @njit

@@ -59,8 +59,7 @@ def score_block(scorer: Scorer | ClassifierScorer, begin: int, end: int) -> Iter
 
 
 def warm_up_counts() -> None:
-    no_rows, no_scores, sigmoids = np.empty(0, dtype=np.int64), np.empty((0, 1)), (np.empty(0), np.empty(0))
-    kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), no_rows)
+    no_scores, sigmoids = np.empty((0, 1)), (np.empty(0), np.empty(0))
     keep_best(no_scores, 0, *sigmoids, no_scores, np.empty((0, 1), dtype=np.int32))
     sort_best(*sigmoids, no_scores, np.empty((0, 1), dtype=np.int32))
 
