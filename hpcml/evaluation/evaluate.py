@@ -3,7 +3,7 @@
 Phase 1 scores only the positive pairs (row, label); their distinct scores are the only positions in a ranking that the measures
 need. Phase 2 streams all scores, block by block, and counts how many lie above and at each of these scores. Counts are integers, so
 the result has the same bits for any blocks and any number of ranks. Memory of a rank: the blocks (`scoring`), its own positive
-pairs, about 40 bytes for each distinct score of the pool of all positive pairs, and 120 for each row.
+pairs, about 100 bytes for each positive pair of all ranks, and 120 for each row.
 """
 
 from __future__ import annotations

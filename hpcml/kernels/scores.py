@@ -91,6 +91,42 @@ def score_rows_by_column(csr, rows, model, divisors, out):
 
 
 @njit
+def fill_frequent(by_column, places, table):
+    """table[places[c], l] (f, B) = weight of lane l in column c; columns with places[c] < 0 are skipped."""
+    begins, lanes, weights = by_column
+    table[:] = 0
+    for column in range(places.size):
+        if places[column] >= 0:
+            for p in range(begins[column], begins[column + 1]):
+                table[places[column], lanes[p]] = weights[p]
+
+
+@njit
+def _add_frequent(x, factor, weights, out):
+    for lane in range(out.size):
+        out[lane] += x * (np.float64(weights[lane]) * factor)
+
+
+@njit
+def score_block_by_column(csr, rows, model, divisors, out):
+    """`score_rows_by_column` with the weights of frequent columns in a table: by_column is (begins, lanes, weights, places, table)."""
+    (indptr, indices, data), ((begins, lanes, weights, places, table), columns, factors, bias) = csr, model
+    for i in range(rows.size):
+        scores, row = out[i], np.uint64(rows[i])
+        scores[:] = 0.0
+        for k in range(np.uint64(indptr[row]), np.uint64(indptr[row + np.uint64(1)])):
+            j = np.uint64(indices[k])
+            column = np.uint64(columns[j])
+            first, last = begins[column], begins[column + np.uint64(1)]
+            if places[column] >= 0:
+                _add_frequent(np.float64(data[k]), np.float64(factors[j]), table[np.uint64(places[column])], scores)
+            elif first < last:
+                add_column(np.float64(data[k]), np.float64(factors[j]), lanes[first:last], weights[first:last], scores)
+        for lane in range(scores.size):
+            scores[lane] = (scores[lane] + bias[lane]) / divisors[i]
+
+
+@njit
 def _score_pair(indices, data, begin, end, w, columns, factors, bias):
     """Σ data[k] (w[columns[j]] factors[j]) with j = indices[k] over begin ≤ k < end, + bias."""
     total = 0.0

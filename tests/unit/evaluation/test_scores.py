@@ -94,7 +94,9 @@ def test_weights_by_column_give_the_bits_of_all_weights(labels, index, precision
     assert found.tobytes() == expected.tobytes()
 
 
-def test_a_pruned_model_is_scored_by_column_with_the_bits_of_a_dense_one(tmp_path, monkeypatch):
+@pytest.mark.parametrize("frequent", [0.1, 0.5, 2.0])
+def test_a_pruned_model_is_scored_by_column_with_the_bits_of_a_dense_one(tmp_path, monkeypatch, frequent):
+    monkeypatch.setattr(scoring, "FREQUENT", frequent)
     rng = np.random.default_rng(0)
     W = rng.standard_normal((4, 30)) * (rng.random((4, 30)) < 0.2)
     X = sp.random(20, 30, 0.5, "csr", random_state=np.random.default_rng(2)).toarray()
