@@ -109,7 +109,7 @@ def _add_frequent(x, factor, weights, out):
 
 @njit
 def score_block_by_column(csr, rows, model, divisors, out):
-    """`score_rows_by_column` with the weights of frequent columns in a table: by_column is (begins, lanes, weights, places, table)."""
+    """`score_rows_by_column` with frequent columns in a table; by_column is (begins, lanes, weights, places, table)."""
     (indptr, indices, data), ((begins, lanes, weights, places, table), columns, factors, bias) = csr, model
     for i in range(rows.size):
         scores, row = out[i], np.uint64(rows[i])

@@ -130,10 +130,9 @@ def test_no_rows_and_empty_rows():
 def test_counts_between_and_at_values(values):
     rng = np.random.default_rng(0)
     if isinstance(values, str):
-        few, wide = [-50.0, 1e30], np.linspace(-1.7e308, 1.7e308, 20)
-        values = {"dense": -1 + rng.normal(0, 1e-9, 700), "skewed": np.append(rng.exponential(1e-12, 300), few), "wide": wide}[
-            values
-        ]
+        few, wide = [-50.0, 1e30], 1.7e308 * np.linspace(-1, 1, 20)
+        skewed = np.append(rng.exponential(1e-12, 300), few)
+        values = {"dense": -1 + rng.normal(0, 1e-9, 700), "skewed": skewed, "wide": wide}[values]
     values = np.repeat(values, 2)
     near = [np.nextafter(values, limit) for limit in (np.inf, -np.inf)]
     others = np.concatenate([*near, values, [0.0, -0.0, -np.inf], rng.normal(size=99)])
