@@ -53,38 +53,40 @@ def recall(hits: Any, true: Any) -> Any:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Counts of one ranking of `n_items` scores, from which its measures follow.
+    """Counts of one ranking of `n_items` scores, or of several with equally many ties; its measures follow from them.
 
-    The first three (n_ties, int64) describe the distinct scores of positives, highest first: number of items with a higher score,
-    number with the same score (positives included), and number of positives among the latter.
+    The first three (..., n_ties, int64) describe the distinct scores of positives, highest first: number of items with a higher
+    score, number with the same score (positives included), and number of positives among the latter. The others are numbers, or
+    arrays (...), as are the measures.
     """
 
     greater: np.ndarray
     equal: np.ndarray
     relevant: np.ndarray
-    n_items: int
-    n_predicted: int  # items with a score above the threshold
-    n_hits: int  # positives among them
-    n_missed: int = 0  # positives without a score, which are not among the items and never retrieved
+    n_items: Any
+    n_predicted: Any  # items with a score above the threshold
+    n_hits: Any  # positives among them
+    n_missed: Any = 0  # positives without a score, which are not among the items and never retrieved
 
     @property
-    def n_positive(self) -> int:
-        return int(self.relevant.sum()) + self.n_missed
+    def n_positive(self) -> Any:
+        return self.relevant.sum(axis=-1) + self.n_missed
 
     @property
     def relevant_before(self) -> np.ndarray:
-        """Number of positives with a higher score than each tie (n_ties, int64)."""
-        return np.cumsum(self.relevant) - self.relevant
+        """Number of positives with a higher score than each tie (..., n_ties, int64)."""
+        return np.cumsum(self.relevant, axis=-1) - self.relevant
 
 
 def _tie_sums(greater: np.ndarray, equal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return Σ 1/(t+i) and Σ (i−1)/(t+i) over i = 1..n, for each tie of n items after t others."""
-    t, n = greater.astype(np.float64), equal.astype(np.float64)
+    shape, equal = equal.shape, equal.ravel()
+    t, n = greater.ravel().astype(np.float64), equal.astype(np.float64)
     reciprocals, weighted = 1.0 / (t + 1.0), np.zeros(t.size)
-    if equal.max(initial=1) <= 1:
-        return reciprocals, weighted
     for i in range(2, _DIRECT + 1):
         more = np.flatnonzero(equal >= i)
+        if not more.size:
+            break
         reciprocals[more] += 1.0 / (t[more] + i)
         weighted[more] += (i - 1.0) / (t[more] + i)
     more = np.flatnonzero(equal > _DIRECT)
@@ -98,33 +100,32 @@ def _tie_sums(greater: np.ndarray, equal: np.ndarray) -> tuple[np.ndarray, np.nd
             tail += coefficient * (of_high - of_low)
         reciprocals[more] += tail
         weighted[more] += rest - (t + 1.0) * tail
-    return reciprocals, weighted
+    return reciprocals.reshape(shape), weighted.reshape(shape)
 
 
-def average_precision(ranking: Ranking) -> float:
+def average_precision(ranking: Ranking) -> Any:
     """Return the mean over positives of the expected precision at their rank (area under the PR curve, by steps)."""
     n, r = ranking.equal, ranking.relevant
     reciprocals, weighted = _tie_sums(ranking.greater, n)
     growth = (r - 1) / np.maximum(n - 1, 1)  # expected positives per earlier item of the tie, given that one is positive
     terms = r / n * ((ranking.relevant_before + 1) * reciprocals + growth * weighted)
-    return float(ratio(terms.sum(), ranking.n_positive))
+    return ratio(terms.sum(axis=-1), ranking.n_positive)
 
 
-def break_even(ranking: Ranking) -> float:
+def break_even(ranking: Ranking) -> Any:
     """Return the R-precision: the expected share of positives among the first R items, R = number of positives."""
     total = ranking.n_positive
-    inside = np.clip(total - ranking.greater, 0, ranking.equal)  # items of the tie that are among the first R
-    return float(ratio((ranking.relevant * (inside / ranking.equal)).sum(), total))
+    inside = np.clip(total[..., None] - ranking.greater, 0, ranking.equal)  # items of the tie that are among the first R
+    return ratio((ranking.relevant * (inside / ranking.equal)).sum(axis=-1), total)
 
 
-def auc(ranking: Ranking) -> float:
+def auc(ranking: Ranking) -> Any:
     """Return the ROC AUC: the share of (positive, negative) pairs in the right order, ties counting half."""
-    n_negative = ranking.n_items - int(ranking.relevant.sum())
-    if not n_negative:
-        return math.nan
+    n_negative = ranking.n_items - ranking.relevant.sum(axis=-1)
     above = ranking.greater - ranking.relevant_before  # negatives that score more
     lost = above + 0.5 * (ranking.equal - ranking.relevant)
-    return float(ratio((ranking.relevant * (1.0 - lost / n_negative)).sum(), ranking.n_positive))
+    shares = ratio((ranking.relevant * (1.0 - lost / np.maximum(n_negative, 1)[..., None])).sum(axis=-1), ranking.n_positive)
+    return np.where(n_negative > 0, shares, np.nan)
 
 
 def best_f1(ranking: Ranking) -> tuple[int, float]:
@@ -136,14 +137,14 @@ def best_f1(ranking: Ranking) -> tuple[int, float]:
     return tie, float(values[tie])
 
 
-MEASURES: dict[str, Callable[[Ranking], float]] = {
+MEASURES: dict[str, Callable[[Ranking], Any]] = {
     "average_precision": average_precision,
     "break_even": break_even,
     "auc": auc,
-    "f1": lambda ranking: float(f1(ranking.n_hits, ranking.n_predicted, ranking.n_positive)),
-    "precision": lambda ranking: float(precision(ranking.n_hits, ranking.n_predicted)),
-    "recall": lambda ranking: float(recall(ranking.n_hits, ranking.n_positive)),
-    "misclassified": lambda ranking: float(ranking.n_predicted + ranking.n_positive - 2 * ranking.n_hits),
+    "f1": lambda ranking: f1(ranking.n_hits, ranking.n_predicted, ranking.n_positive),
+    "precision": lambda ranking: precision(ranking.n_hits, ranking.n_predicted),
+    "recall": lambda ranking: recall(ranking.n_hits, ranking.n_positive),
+    "misclassified": lambda ranking: ranking.n_predicted + ranking.n_positive - 2 * ranking.n_hits,
 }
 COUNTS = frozenset({"misclassified"})  # measures that are counts, not shares
 

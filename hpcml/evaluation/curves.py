@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from hpcml import mpi
-from hpcml.evaluation.scored_rows import Counts, ScoredRows, ScoreObserver, reduce_together, split_by_lane
+from hpcml.evaluation.scored_rows import Counts, ScoredRows, ScoreObserver
 from hpcml.measures import Ranking, average_precision, f1, precision, recall
 
 EDGES = (0, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000)  # the smallest number of positives of each group of labels
@@ -57,7 +57,7 @@ class Curve:
 
 def make_curve(name: str, n_labels: int, values: np.ndarray, ranking: Ranking) -> Curve:
     hits, n_given = np.cumsum(ranking.relevant), ranking.greater + ranking.equal
-    return Curve(name, n_labels, values[::-1], n_given, hits, ranking.n_positive, average_precision(ranking))
+    return Curve(name, n_labels, values[::-1], n_given, hits, int(ranking.n_positive), float(average_precision(ranking)))
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,10 @@ class Bin:
     probability: float  # mean
     share_true: float
     n: int
+
+
+def count_bins(edges: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    return np.bincount(np.searchsorted(edges, scores, "right"), minlength=FINE)
 
 
 def group_names(n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
@@ -86,37 +90,41 @@ class Curves(ScoreObserver):
         self.names: list[str] = []  # of the groups
         self.micro: Curve
         self.of_groups: list[Curve] = []
-        self._counts: list[Counts] = []
+        self._counts: Counts
+        self._edges: dict[int, list[np.ndarray]] = {}  # scores between the FINE parts, of each label of the block that begins there
         self._probable = np.zeros((2, FINE), dtype=np.int64)  # all pairs, and the true ones
 
     def begin(self, scored: ScoredRows) -> None:
         self.comm, self._labels, self._comparable, self._n_rows = scored.comm, scored.numbers, scored.comparable, scored.n_rows
         self.groups, self.names = group_names(scored.n_positive() if self._n_positive is None else self._n_positive[self._labels])
         values = scored.with_comparable_values().positives
-        self._counts = list(map(Counts, split_by_lane(scored.comm, values, self.groups[scored.labels], len(self.names))))
+        self._counts = scored.gather_counts(values, self.groups[scored.labels], np.zeros(len(self.names)))
         if self._scores_of is not None:
             bounds = np.searchsorted(scored.labels, np.arange(self._labels.size + 1)).tolist()
             for label, (begin, end) in enumerate(pairwise(bounds)):
                 if begin < end:
-                    self._probable[1] += self._binned(label, np.sort(scored.positives[begin:end]))
+                    self._probable[1] += count_bins(self._edges_of(label), scored.positives[begin:end])
 
-    def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
-        for label, column in enumerate(ascending, begin):
-            self._counts[self.groups[label]].add(self._comparable.values(column, label))
-            if self._scores_of is not None:
-                self._probable[0] += self._binned(label, column)
+    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
+        block = slice(begin, begin + scores.shape[1])
+        self._counts.add(self._comparable.values(scores, block), self.groups[block])
+        if self._scores_of is not None:
+            if begin not in self._edges:
+                self._edges = {begin: list(map(self._edges_of, range(begin, block.stop)))}
+            for edges, column in zip(self._edges[begin], scores.T, strict=True):
+                self._probable[0] += count_bins(edges, column)
 
-    def _binned(self, label: int, ascending: np.ndarray) -> np.ndarray:
-        edges = self._scores_of(int(self._labels[label]), np.arange(1, FINE) / FINE)
-        return np.diff(np.searchsorted(ascending, edges), prepend=0, append=ascending.size)
+    def _edges_of(self, label: int) -> np.ndarray:
+        assert self._scores_of is not None
+        return self._scores_of(int(self._labels[label]), np.arange(1, FINE) / FINE)
 
     def end(self, pool: Counts, ranking: Ranking) -> None:
         self.micro = make_curve("all labels", self._labels.size, pool.values, ranking)
-        reduce_together(self.comm, [counts.tally for counts in self._counts])
-        sizes = np.bincount(self.groups, minlength=len(self.names))
-        for name, counts, size in zip(self.names, self._counts, sizes.tolist(), strict=True):
-            if counts.values.size:
-                self.of_groups.append(make_curve(name, size, counts.values, counts.ranking(self._n_rows * size)))
+        mpi.allreduce_sum(self.comm, self._counts.tally)
+        sizes = np.bincount(self.groups, minlength=len(self.names)).tolist()
+        for group, (name, size) in enumerate(zip(self.names, sizes, strict=True)):
+            if (values := self._counts.values_of(group)).size:
+                self.of_groups.append(make_curve(name, size, values, self._counts.ranking(self._n_rows * size, group)))
         self._probable = mpi.allreduce_sum(self.comm, self._probable.ravel()).reshape(2, FINE)
 
     def reliability(self, n_bins: int = 10) -> list[Bin]:

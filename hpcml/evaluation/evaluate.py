@@ -3,7 +3,7 @@
 Phase 1 scores only the positive pairs (row, label); their distinct scores are the only positions in a ranking that the measures
 need. Phase 2 streams all scores, block by block, and counts how many lie above and at each of these scores. Counts are integers, so
 the result has the same bits for any blocks and any number of ranks. Memory of a rank: the blocks (`scoring`), its own positive
-pairs, about 40 bytes for each distinct score of the pool of all positive pairs, and 120 for each row.
+pairs, about 100 bytes for each positive pair of all ranks, and 120 for each row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,14 @@ from hpcml.evaluation.comparable import BY_SCORE
 from hpcml.evaluation.intervals import LEVEL, Interval, bootstrap_mean, bootstrap_ratio
 from hpcml.evaluation.probabilities import CalibrationLine, ProbabilityCounts
 from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts
-from hpcml.evaluation.scored_rows import ScoreObserver, SeenRows, count_seen, load_scored_rows, warn_about_training_rows
+from hpcml.evaluation.scored_rows import (
+    ScoreObserver,
+    SeenRows,
+    count_seen,
+    label_measures,
+    load_scored_rows,
+    warn_about_training_rows,
+)
 from hpcml.evaluation.titles import titles_of_labels
 from hpcml.files.atomic import ListInParts
 from hpcml.files.report import ReportedResult, cell, nan_to_none, plain, select_attributes
@@ -308,7 +315,7 @@ def evaluate(
     scored = load_scored_rows(comm, model, dataset, split, labels)
     n_rows, n_labels, numbers, missed = scored.n_rows, scored.n_labels, scored.numbers, scored.missed
     titles, thresholds = titles_of_labels(model, dataset), model.thresholds[numbers]
-    n_positive, values = np.zeros(n_labels, dtype=np.int64), {name: np.full(n_labels, np.nan) for name in MEASURES}
+    n_positive, values = scored.n_positive(), {name: np.full(n_labels, np.nan) for name in MEASURES}
     result = Evaluation(
         model=str(model.path),
         data=str(dataset.path),
@@ -340,29 +347,16 @@ def evaluate(
         counters.append(probability_counts := ProbabilityCounts(model.sigmoids, numbers, n_rows))
     for observer in observers:
         observer.begin(scored)
-    # the measures of each label
-    n_predicted = np.zeros((2, n_labels), dtype=np.int64)  # rows, and hits among them
-    without_positives: dict[int, list[float]] = {}  # by the number of predicted rows, since most of these labels have the same
     with closing(Progress(log, "evaluating labels", n_labels)) as progress:
-        for label, counts in scored.counts(thresholds, counters):
-            ranking = counts.ranking(n_rows)
-            n_predicted[:, label] = ranking.n_predicted, ranking.n_hits
-            n_positive[label] = ranking.n_positive
-            measures = without_positives.get(ranking.n_predicted) if ranking.n_positive == 0 else None
-            if measures is None:
-                measures = [measure(ranking) for measure in MEASURES.values()]
-            if ranking.n_positive == 0:
-                without_positives[ranking.n_predicted] = measures
-            for name, value in zip(MEASURES, measures, strict=True):
-                values[name][label] = value
-            progress.update(label + 1)
+        counts, pool = scored.count(thresholds, counters, progress)
+    values |= label_measures(counts, n_rows)
     # the measures of all pairs in one ranking, each label with its own threshold
-    n_given, n_hits = n_predicted.sum(axis=1).tolist()
-    ranking = scored.pool.ranking(n_rows * n_labels)
+    n_given, n_hits = int(counts.n_predicted.sum()), int(counts.n_hits.sum())
+    ranking = pool.ranking(n_rows * n_labels)
     ranking = replace(ranking, n_predicted=n_given, n_hits=n_hits, n_missed=ranking.n_missed + missed.n_pairs)
     for observer in observers:
-        observer.end(scored.pool, ranking)
-    result.micro = {name: measure(ranking) for name, measure in MEASURES.items()}
+        observer.end(pool, ranking)
+    result.micro = {name: float(measure(ranking)) for name, measure in MEASURES.items()}
     # Is MAP lower here than in cross-validation, by more than LARGE_FALL and two standard errors, over the labels that have both?
     # The variance of a label's average precision p of n positive rows is estimated as p (1 - p) / n.
     in_folds, precision = (
@@ -388,7 +382,7 @@ def evaluate(
         result.propensity_scored_at = row_counts.propensity_scored_at
         for percent, size, instance in zip(PERCENT, row_counts.sizes, row_counts.instance_f1, strict=True):
             frequent = row_counts.frequency_ranks < size
-            n_given, n_hits = n_predicted[:, frequent].sum(axis=1).tolist()
+            n_given, n_hits = int(counts.n_predicted[frequent].sum()), int(counts.n_hits[frequent].sum())
             n_true = int(n_positive[frequent].sum()) + (missed.n_pairs if frequent.all() else 0)
             micro, macro = float(f1(n_hits, n_given, n_true)), result.macro("f1", frequent)
             result.by_frequency.append(FrequentLabels(percent, size, instance, micro, macro))

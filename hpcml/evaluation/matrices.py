@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from hpcml.data.in_memory import canonical, check_label_sets
 from hpcml.errors import DataError
-from hpcml.evaluation.scored_rows import Counts
+from hpcml.evaluation.scored_rows import Counts, label_measures
 from hpcml.evaluation.top import Best, find_true_labels
 from hpcml.measures import MEASURES, PRECISION_AT, LabelMeasures, precision_at
 
@@ -67,7 +67,7 @@ def evaluate_scores(scores: object, Y: object, *, threshold: float = 0.0) -> Sco
     >>> hpcml.evaluate_scores([[0.5, -1], [2, 3]], [[0, 0], [1, 1]]).macro("average_precision")
     1.0
     """
-    scores = np.asarray(scores, dtype=np.float64)
+    scores = np.ascontiguousarray(scores, dtype=np.float64)
     Y = check_label_sets(Y, "Y")
     try:
         truth = sp.csr_matrix(Y if sp.issparse(Y) else np.asarray(Y, dtype=np.float64))
@@ -84,20 +84,14 @@ def evaluate_scores(scores: object, Y: object, *, threshold: float = 0.0) -> Sco
     n_rows, n_labels = scores.shape
     truth.sort_indices()
     rows, labels = truth.indices, np.repeat(np.arange(n_labels), np.diff(truth.indptr))
-    pool = Counts(scores[rows, labels], threshold)
-    values = {name: np.empty(n_labels) for name in MEASURES}
-    for label in range(n_labels):
-        ordered = np.sort(scores[:, label])
-        counts = Counts(scores[rows[truth.indptr[label] : truth.indptr[label + 1]], label], threshold)
-        for each in (counts, pool):
-            each.add(ordered)
-        ranking = counts.ranking(n_rows)
-        for name, measure in MEASURES.items():
-            values[name][label] = measure(ranking)
-    ranking = pool.ranking(n_rows * n_labels)
+    counts, pool = Counts(scores[rows, labels], labels, np.full(n_labels, threshold)), Counts(scores[rows, labels], 0, threshold)
+    counts.add(scores, np.arange(n_labels))
+    pool.add(scores.reshape(-1, 1), np.zeros(1, dtype=np.int64))
+    values, ranking = label_measures(counts, n_rows), pool.ranking(n_rows * n_labels)
     precisions = {}
     if n_labels > 1:
         best = Best(n_rows, min(max(PRECISION_AT), n_labels))
         best.add(0, scores, 0)
         precisions = precision_at(find_true_labels(best.sort(), rows, labels, n_labels).sum(axis=0, dtype=np.int64), n_rows)
-    return ScoreMeasures(values, {name: measure(ranking) for name, measure in MEASURES.items()}, precisions, np.diff(truth.indptr))
+    micro = {name: float(measure(ranking)) for name, measure in MEASURES.items()}
+    return ScoreMeasures(values, micro, precisions, np.diff(truth.indptr))

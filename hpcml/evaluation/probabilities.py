@@ -53,7 +53,7 @@ class ProbabilityCounts(ScoreObserver):
         self.bits = min(36, 62 - n_global.bit_length())
         self.squares, self.sums = np.zeros(n, dtype=np.int64), np.zeros((n, BINS), dtype=np.int64)
 
-    def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
+    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
         block = slice(begin, begin + scores.shape[1])
         p = probabilities(scores, *(values[block] for values in self.sigmoids))
         p[scores == -np.inf] = 0.0  # rows without features get no labels, whatever the slope

@@ -41,7 +41,8 @@ class RowCounts(ScoreObserver):
         self.sizes = [-(-percent * n_labels // 100) for percent in PERCENT]  # labels, rounded up
         self.frequency_ranks = np.empty(n_labels, dtype=np.int64)  # the most frequent label first, ties: lowest number first
         self.frequency_ranks[np.argsort(-frequencies, kind="stable")] = np.arange(n_labels)
-        self._inside = (self.frequency_ranks[:, None] < np.array(self.sizes)).astype(np.float32)  # n_labels × 5
+        # for each label, the column of the smallest of PERCENT with it
+        self._last = (self.frequency_ranks[:, None] < np.array(self.sizes)).sum(axis=1) - 1
         self.n_predicted = np.zeros((n_rows, len(self.sizes)), dtype=np.int32)
         self.best = Best(n_rows, min(max(PRECISION_AT), n_labels), scored.comparable)
         self.precision_at: dict[int, float] = {}
@@ -50,11 +51,13 @@ class RowCounts(ScoreObserver):
         self.instance_f1: list[float] = []
         self.block_sums: dict[tuple[str, int | str], np.ndarray] = {}  # by kind of measure and k or name, for intervals
 
-    def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
+    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
         self.best.add(row, scores, begin)
-        block = slice(begin, begin + scores.shape[1])
-        predicted = (scores > self.thresholds[block]).astype(np.float32)  # whose products are whole numbers below 2^24
-        self.n_predicted[row : row + scores.shape[0]] += (predicted @ self._inside[block]).astype(np.int32)
+        predicted = np.flatnonzero(scores > self.thresholds[begin : begin + scores.shape[1]])
+        if predicted.size:
+            (rows, lanes), n, width = np.divmod(predicted, scores.shape[1]), scores.shape[0], len(self.sizes)
+            counts = np.bincount(rows * width + self._last[begin + lanes], minlength=n * width).reshape(n, width)
+            self.n_predicted[row : row + n] += np.cumsum(counts[:, ::-1], axis=1)[:, ::-1].astype(np.int32)
 
     def finish(self, scored: ScoredRows, weights: np.ndarray | None) -> None:
         """Set the means over all rows; `weights` (n_labels + 1): inverse propensities, the last of unknown labels. Collective."""

@@ -12,7 +12,7 @@ labels of the model.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,54 +23,81 @@ from hpcml.data.dataset import DataFile, split_or_all
 from hpcml.data.labels import all_label_names, load_shard_with_unknown, log_unlabelled
 from hpcml.data.shard import Shard, mask_empty_texts
 from hpcml.errors import ConfigError, DataError
+from hpcml.evaluation import count_kernels as kernels
 from hpcml.evaluation.comparable import Comparable
 from hpcml.files.hdf5 import readable
-from hpcml.kernels.scores import count_sorted
-from hpcml.log import Log, plural
-from hpcml.measures import Ranking
+from hpcml.log import Log, Progress, plural
+from hpcml.measures import MEASURES, Ranking
 from hpcml.model.scoring import ClassifierScorer, Scorer, make_scorer, score_block
 from hpcml.model.trained import Trained
 from hpcml.partition import offsets
 
 # Instead of the position of a label among the evaluated ones: excluded by the caller; unknown to the model.
 NOT_EVALUATED, NOT_KNOWN = -1, -2
-_SEARCH_RATIO = 16  # with this many times more scores than positive scores, search the positive scores in the scores
-_NONE = np.zeros(0, dtype=np.int64)
+ROWS = 1024  # rows of a block of scores that are counted at a time, so that the scores stay in the cache
 UNSCORED = -np.inf  # the score of every label for a row of text without a known feature: below all thresholds
 
 
 class Counts:
-    """Number of scores above and at each distinct score of the positive pairs; pairs with −∞ (`UNSCORED`) are never retrieved."""
+    """Number of scores above and at each distinct score of the positive pairs of each lane: a label, a group of labels, or all.
 
-    def __init__(self, positives: np.ndarray, threshold: float = 0.0) -> None:
-        """`positives`: the scores of the positive pairs of all ranks; scores above `threshold` are predicted."""
-        self.threshold = threshold
-        self.values, self.relevant = np.unique(positives, return_counts=True) if positives.size else (positives, _NONE)
-        self.n_missed = int(self.relevant[0]) if positives.size and self.values[0] == UNSCORED else 0
-        if self.n_missed:
-            self.values, self.relevant = self.values[1:], self.relevant[1:]
-        n = self.values.size
-        # One buffer to reduce: scores between one value and the next (n + 1), at a value (n), and above the threshold (1).
-        self.tally = np.zeros(2 * n + 2, dtype=np.int64)
-        self._above, self._equal = self.tally[: n + 1], self.tally[n + 1 : -1]
+    Pairs with −∞ (`UNSCORED`) are never retrieved.
+    """
 
-    def add(self, scores: np.ndarray) -> None:
-        self.tally[-1] += scores.size - scores.searchsorted(self.threshold, "right")
-        if not self.values.size:
-            return
-        if scores.size < _SEARCH_RATIO * self.values.size:
-            count_sorted(scores, self.values, self._above, self._equal)
-            return
-        right = np.searchsorted(scores, self.values, "right")
-        self._equal += right - np.searchsorted(scores, self.values, "left")
-        self._above += np.diff(right, prepend=0, append=scores.size)
+    def __init__(self, positives: np.ndarray, lanes: np.ndarray | int = 0, thresholds: np.ndarray | float = 0.0) -> None:
+        """`positives`: the scores of the positive pairs of all ranks; scores above `thresholds` (n_lanes) are predicted."""
+        self.thresholds, lanes = np.atleast_1d(thresholds).astype(np.float64), np.broadcast_to(lanes, positives.shape)
+        n_lanes, is_scored = self.thresholds.size, positives > UNSCORED
+        self.n_missed = np.bincount(lanes[~is_scored], minlength=n_lanes)
+        self.n_hits = np.bincount(lanes[positives > self.thresholds[lanes]], minlength=n_lanes)
+        order = np.lexsort((positives[is_scored], lanes[is_scored]))
+        positives, lanes = positives[is_scored][order], lanes[is_scored][order]
+        is_repeated = (positives[1:] == positives[:-1]) & (lanes[1:] == lanes[:-1])
+        first = np.flatnonzero(np.append(True, ~is_repeated)[: lanes.size])
+        self.values, self.relevant = positives[first], np.diff(first, append=lanes.size)
+        self.begins = np.searchsorted(lanes[first], np.arange(n_lanes + 1))
+        # One buffer to reduce: scores between one value and the next (n + n_lanes), at a value (n), above the threshold (n_lanes).
+        n, sizes = first.size, np.diff(self.begins)
+        self.tally = np.zeros(2 * (n + n_lanes), dtype=np.int64)
+        self._above, self._equal, self.n_predicted = np.split(self.tally, [n + n_lanes, 2 * n + n_lanes])
+        guides = np.stack([offsets(each) for each in kernels.guide_sizes(sizes)], axis=1)
+        tables = np.empty(guides[-1, 0], dtype=np.int64), np.empty(guides[-1, 1], dtype=np.int32)
+        kernels.make_guides(self.begins, guides, self.values, *tables)
+        self._counters = (self.begins, self.values, guides, *tables)
 
-    def ranking(self, n_items: int) -> Ranking:
-        """Return the ranking of `n_items` scores, once all are counted and summed over the ranks."""
-        greater = np.cumsum(self._above[:0:-1])
-        hits = int(self.relevant[self.values > self.threshold].sum())
-        n_scored = n_items - self.n_missed
-        return Ranking(greater, self._equal[::-1], self.relevant[::-1], n_scored, int(self.tally[-1]), hits, self.n_missed)
+    def add(self, scores: np.ndarray, lanes: np.ndarray) -> None:
+        """Add scores (n, B) of lanes[0], ..., lanes[B − 1]."""
+        kernels.count_scores(scores, lanes, self.thresholds, self._counters, self._above, self._equal, self.n_predicted)
+
+    def values_of(self, lane: int) -> np.ndarray:
+        """Return the distinct scores of positives of a lane, ascending."""
+        return self.values[self.begins[lane] : self.begins[lane + 1]]
+
+    def ranking(self, n_items: int, lanes: np.ndarray | int = 0) -> Ranking:
+        """Return the rankings of lanes with equally many values, of `n_items` scores each, once all are summed over the ranks."""
+        lanes = np.asarray(lanes)
+        begins, ends = self.begins[lanes], self.begins[lanes + 1]
+        values = ends[..., None] - 1 - np.arange(int((ends - begins).max(initial=0)))
+        greater = np.cumsum(self._above[values + lanes[..., None] + 1], axis=-1)
+        n_scored, hits = n_items - self.n_missed[lanes], self.n_hits[lanes]
+        about = (n_scored, self.n_predicted[lanes], hits, self.n_missed[lanes])
+        return Ranking(greater, self._equal[values], self.relevant[values], *about)
+
+    def rankings(self, n_items: int) -> Iterator[tuple[np.ndarray, Ranking]]:
+        """Yield (lanes, their rankings), by number of values, until all lanes are there."""
+        sizes = np.diff(self.begins)
+        for size in np.unique(sizes):
+            lanes = np.flatnonzero(sizes == size)
+            yield lanes, self.ranking(n_items, lanes)
+
+
+def label_measures(counts: Counts, n_rows: int) -> dict[str, np.ndarray]:
+    """Return the values (n_labels) of each measure of rankings of `n_rows` rows."""
+    values = {name: np.full(counts.thresholds.size, np.nan) for name in MEASURES}
+    for lanes, ranking in counts.rankings(n_rows):
+        for name, measure in MEASURES.items():
+            values[name][lanes] = measure(ranking)
+    return values
 
 
 def split_by_lane(comm: mpi.Comm, values: np.ndarray, lanes: np.ndarray, n_lanes: int) -> list[np.ndarray]:
@@ -128,8 +155,8 @@ class ScoreObserver:
     def begin(self, scored: ScoredRows) -> None:
         """Receive the rows and their true pairs before the scores. Collective."""
 
-    def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
-        """Receive scores (n, B) of the rank's rows from `row` on and labels from `begin` on, also in ascending order (B, n)."""
+    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
+        """Receive scores (n, B) of the rank's rows from `row` on and labels from `begin` on."""
 
     def end(self, pool: Counts, ranking: Ranking) -> None:
         """Receive the ranking of all pairs and, in `pool`, the values of its ties, ascending. Collective."""
@@ -152,7 +179,6 @@ class ScoredRows:
     comparable: Comparable
     empty: np.ndarray  # flags of this rank's rows of text without a known feature, which get no labels
     compared: bool = False  # the scores are values of `comparable`
-    pool: Counts = field(init=False)  # all pairs in one ranking, filled by `counts`
 
     def row_numbers(self, positions: np.ndarray) -> np.ndarray:
         return self.shard.first_row + self.shard.rows[positions]
@@ -175,31 +201,31 @@ class ScoredRows:
             if scores.size:
                 yield scores
 
-    def counts(self, thresholds: np.ndarray | None, observers: Sequence[ScoreObserver] = ()) -> Iterator[tuple[int, Counts]]:
-        """Yield (label, its counts), block by block, and fill `pool`; without thresholds only fill `pool`. Collective."""
-        pool = self.pool = Counts(
-            np.concatenate(mpi.allgather_arrays(self.comm, self.comparable.values(self.positives, self.labels)))
-        )
+    def gather_counts(self, values: np.ndarray, lanes: np.ndarray, thresholds: np.ndarray) -> Counts:
+        """Return `Counts` with the values of this and the other ranks' positive pairs. Collective."""
+        values, lanes = (np.concatenate(mpi.allgather_arrays(self.comm, each)) for each in (values, lanes))
+        return Counts(values, lanes, thresholds)
+
+    def count(
+        self, thresholds: np.ndarray, observers: Sequence[ScoreObserver] = (), progress: Progress | None = None
+    ) -> tuple[Counts, Counts]:
+        """Return the counts of each label, and of all pairs in one ranking, in one pass over all scores. Collective."""
+        values = self.comparable.values(self.positives, self.labels)
+        counts = self.gather_counts(self.positives, self.labels, thresholds)
+        pool = self.gather_counts(values, np.zeros_like(self.labels), np.zeros(1))
         for begin, end in self.scorer.blocks:
-            counts = []
-            if thresholds is not None:
-                block = slice(*np.searchsorted(self.labels, [begin, end]))
-                positives = split_by_lane(self.comm, self.positives[block], self.labels[block] - begin, end - begin)
-                counts = list(map(Counts, positives, thresholds[begin:end].tolist()))
             with mpi.agreed(self.comm, "scoring rows"):
-                for row, scores in self.scores(begin, end):
-                    columns = np.array(scores.T, order="C")  # a copy: observers see the scores as they are
-                    columns.sort(axis=1)
-                    for observer in observers:
-                        observer.add(row, scores, begin, columns)
-                    for label, ascending in enumerate(columns, begin):
-                        pool.add(self.comparable.values(ascending, label))
-                        if counts:
-                            counts[label - begin].add(ascending)
-            if counts:
-                reduce_together(self.comm, [count.tally for count in counts])
-            yield from enumerate(counts, begin)
-        reduce_together(self.comm, [pool.tally])
+                for first, block in self.scores(begin, end):
+                    for row in range(0, len(block), ROWS):
+                        scores = block[row : row + ROWS]
+                        for observer in observers:
+                            observer.add(first + row, scores, begin)
+                        counts.add(scores, np.arange(begin, end))
+                        pool.add(self.comparable.values(scores, slice(begin, end)).reshape(-1, 1), np.zeros(1, dtype=np.int64))
+            if progress is not None:
+                progress.update(end)
+        reduce_together(self.comm, [counts.tally, pool.tally])
+        return counts, pool
 
     def n_positive(self) -> np.ndarray:
         return self.sum_by_label(np.ones(self.labels.size, dtype=bool))
@@ -232,6 +258,8 @@ def load_scored_rows(comm: mpi.Comm, model: Trained, dataset: DataFile, split: s
     missed = count_missed(comm, shard, positions)
     scorer = make_scorer(model, shard, numbers)
     scorer.warm_up(comm)
+    with mpi.node_first(comm):
+        Counts(np.zeros(0)).add(np.empty((0, 1)), np.zeros(1, dtype=np.int64))
     with mpi.agreed(comm, "scoring the positive rows"):
         rows, true_labels = positive_pairs(shard, positions)
         positives = scorer.score_pairs(rows, numbers[true_labels])

@@ -348,11 +348,12 @@ def find_thresholds(
         of_rows = InstanceSearch(held_out.with_comparable_values())
         common, best = of_rows.best()
     else:
-        for _, count in held_out.counts(np.zeros(n_labels) if measure == "label" else None):
-            own.append(_best_cut(count.values, count.ranking(held_out.n_rows)))
-        ranking = held_out.pool.ranking(held_out.n_rows * n_labels)
+        counts, pool = held_out.count(np.zeros(n_labels))
+        if measure == "label":
+            own = [_best_cut(counts.values_of(label), counts.ranking(held_out.n_rows, label)) for label in range(n_labels)]
+        ranking = pool.ranking(held_out.n_rows * n_labels)
         ranking = replace(ranking, n_missed=ranking.n_missed + held_out.missed.n_pairs)
-        common, best, *_ = _best_cut(held_out.pool.values, ranking)
+        common, best, *_ = _best_cut(pool.values, ranking)
     common = _half(best) if half else common
     cuts, has_own = comparable.least(common), np.zeros(n_labels, dtype=bool)
     if own:

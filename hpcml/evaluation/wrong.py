@@ -83,7 +83,7 @@ class WrongRows(ScoreObserver):
         rows = scored.row_numbers(scored.rows[wrong])
         self._tables["missed"].insert(scored.labels[wrong], rows, beyond[wrong], scored.positives[wrong])
 
-    def add(self, row: int, scores: np.ndarray, begin: int, ascending: np.ndarray) -> None:
+    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
         scored, table, end = self._scored, self._tables["given"], begin + scores.shape[1]
         beyond = scores - self.thresholds[begin:end]
         first, last = np.searchsorted(scored.labels, [begin, end])

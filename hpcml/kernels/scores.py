@@ -10,7 +10,6 @@ order for a (row, label) pair, so the bits do not depend on the block of labels 
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.rows import first_at_least
 
 _NEAR = 1 << 12  # features per block, to stay in the caches
 
@@ -92,6 +91,42 @@ def score_rows_by_column(csr, rows, model, divisors, out):
 
 
 @njit
+def fill_frequent(by_column, places, table):
+    """table[places[c], l] (f, B) = weight of lane l in column c; columns with places[c] < 0 are skipped."""
+    begins, lanes, weights = by_column
+    table[:] = 0
+    for column in range(places.size):
+        if places[column] >= 0:
+            for p in range(begins[column], begins[column + 1]):
+                table[places[column], lanes[p]] = weights[p]
+
+
+@njit
+def _add_frequent(x, factor, weights, out):
+    for lane in range(out.size):
+        out[lane] += x * (np.float64(weights[lane]) * factor)
+
+
+@njit
+def score_block_by_column(csr, rows, model, divisors, out):
+    """`score_rows_by_column` with frequent columns in a table; by_column is (begins, lanes, weights, places, table)."""
+    (indptr, indices, data), ((begins, lanes, weights, places, table), columns, factors, bias) = csr, model
+    for i in range(rows.size):
+        scores, row = out[i], np.uint64(rows[i])
+        scores[:] = 0.0
+        for k in range(np.uint64(indptr[row]), np.uint64(indptr[row + np.uint64(1)])):
+            j = np.uint64(indices[k])
+            column = np.uint64(columns[j])
+            first, last = begins[column], begins[column + np.uint64(1)]
+            if places[column] >= 0:
+                _add_frequent(np.float64(data[k]), np.float64(factors[j]), table[np.uint64(places[column])], scores)
+            elif first < last:
+                add_column(np.float64(data[k]), np.float64(factors[j]), lanes[first:last], weights[first:last], scores)
+        for lane in range(scores.size):
+            scores[lane] = (scores[lane] + bias[lane]) / divisors[i]
+
+
+@njit
 def _score_pair(indices, data, begin, end, w, columns, factors, bias):
     """Σ data[k] (w[columns[j]] factors[j]) with j = indices[k] over begin ≤ k < end, + bias."""
     total = 0.0
@@ -108,20 +143,6 @@ def score_pairs(indptr, indices, data, rows, labels, W, tables, bias, out):
         row, label = np.uint64(rows[p]), np.uint64(labels[p])
         begin, end = indptr[row], indptr[row + np.uint64(1)]
         out[p] = _score_pair(indices, data, begin, end, W[label], *tables, bias[label])
-
-
-@njit
-def count_sorted(scores, values, above, equal):
-    """equal[i] += scores equal to values[i]; above[i] (n + 1) += scores in (values[i − 1], values[i]]; both ascending."""
-    position = 0
-    for i in range(scores.size):
-        step, end = 1, position
-        while end < values.size and values[np.uint64(end)] < scores[i]:  # steps that double: the next place is near
-            position, end, step = end + 1, end + step, 2 * step
-        position = first_at_least(values, position, min(end, values.size), scores[i])
-        above[position] += 1
-        if position < values.size and values[position] == scores[i]:
-            equal[position] += 1
 
 
 @njit

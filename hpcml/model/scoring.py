@@ -25,7 +25,11 @@ SCORE_BYTES = 1 << 25
 # Maximum width of a block of labels. Wider blocks are not faster.
 MAX_LANES = 32
 # The same for scores by column, where most of the time is spent on columns without weights.
-MANY_LANES = 128
+MANY_LANES = 256
+# Share of the labels of a block with a weight in a column from which the column is stored for all of them, so that scores are
+# vectors. With 28,544 labels and 15,708 rows of text, 92 % of the products belong to the 2 % of columns that half the labels have:
+# scores take 5.3 s instead of 11.1 s in blocks of 128 labels (6.9 s with 0.05, 5.6 s with 0.5), and 4.3 s in blocks of 256.
+FREQUENT = 1 / 4
 # Memory for the rows that a classifier scores at once, if one row does not need more.
 ROWS_BYTES = 1 << 26
 # Values checked for zeros at a time.
@@ -57,8 +61,7 @@ def score_block(scorer: Scorer | ClassifierScorer, begin: int, end: int) -> Iter
 
 
 def warm_up_counts() -> None:
-    no_rows, no_scores, sigmoids = np.empty(0, dtype=np.int64), np.empty((0, 1)), (np.empty(0), np.empty(0))
-    kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), no_rows)
+    no_scores, sigmoids = np.empty((0, 1)), (np.empty(0), np.empty(0))
     keep_best(no_scores, 0, *sigmoids, no_scores, np.empty((0, 1), dtype=np.int32))
     sort_best(*sigmoids, no_scores, np.empty((0, 1), dtype=np.int32))
 
@@ -92,8 +95,9 @@ class Scorer:
     def weights(self, begin: int, end: int) -> tuple[Any, Any]:
         """Return the arguments `weights` and `bias` of `score_rows` for labels[begin:end].
 
-        `weights` is an array (n_features, B) with `bias` (B,); for sparse models the result of `transpose_weights`; for labels with
-        several parts an array (n_parts, n_features, B) with one rule per label as `bias`. Raises NonFiniteError.
+        `weights` is an array (n_features, B) with `bias` (B,); for sparse models the result of `transpose_weights` with the places
+        and table of frequent columns; for labels with several parts an array (n_parts, n_features, B) with one rule per label as
+        `bias`. Raises NonFiniteError.
         """
         labels, model = self.labels[begin:end], self.model
         if self._by_column:
@@ -103,7 +107,12 @@ class Scorer:
                 columns, weights = zip(*map(model.row, labels.tolist()), strict=True) if labels.size else ((), ())
                 entries = (np.concatenate([np.zeros(0, "<i4"), *columns]), np.concatenate([np.zeros(0, model.precision), *weights]))
                 W, lanes = SparseRows(offsets([each.size for each in columns]), *entries), np.arange(labels.size)
-            return transpose_weights(W, lanes, model.n_columns), model.bias[labels]
+            by_column = transpose_weights(W, lanes, model.n_columns)
+            is_frequent = np.diff(by_column[0]) > FREQUENT * labels.size
+            places = np.where(is_frequent, np.cumsum(is_frequent, dtype=np.int32) - 1, -1).astype(np.int32)
+            table = np.empty((np.count_nonzero(is_frequent), labels.size), by_column[2].dtype)
+            kernels.fill_frequent(by_column, places, table)
+            return (*by_column, places, table), model.bias[labels]
         Wt = np.empty((max(1, self.n_parts), model.n_features, labels.size))
         for part, out in enumerate(Wt):
             W, indices, bias = self._dense_rows(labels, part)
@@ -125,7 +134,7 @@ class Scorer:
     def score_rows(self, rows: np.ndarray, weights: Any, bias: Any) -> np.ndarray:
         out = np.empty((rows.size, len(bias)))
         if self._by_column:
-            kernels.score_rows_by_column(self.csr, rows, (weights, *self.tables, bias), self.compute_divisors(rows), out)
+            kernels.score_block_by_column(self.csr, rows, (weights, *self.tables, bias), self.compute_divisors(rows), out)
             return out
         if self.n_parts:
             parts = np.empty((self.n_parts, *out.shape))

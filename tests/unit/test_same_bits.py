@@ -28,7 +28,6 @@ EXCEPTIONS = {
     "crossval/table.py": {"scipy.stats": "p values of t-tests, which are only printed"},
     "crossval/problems.py": {"@": "whole numbers, which are exact in any order"},
     "evaluation/intervals.py": {"@": "whole numbers, which are exact in any order"},
-    "evaluation/rows.py": {"@": "whole numbers, which are exact in any order"},
     "evaluation/unlearnt.py": {"@": "whole numbers, which are exact in any order"},
     "kernels/__init__.py": {"scipy.linalg": "imported early, not used"},
     "kernels/device.py": dict.fromkeys(("math.exp", "math.log", "math.erfc"), DEVICE),

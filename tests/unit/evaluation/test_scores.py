@@ -8,7 +8,8 @@ from support import make
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
-from hpcml.kernels.scores import count_sorted, expand_weights, score_pairs, score_rows, score_rows_by_column
+from hpcml.evaluation.scored_rows import Counts
+from hpcml.kernels.scores import expand_weights, score_pairs, score_rows, score_rows_by_column
 from hpcml.model import scoring
 from hpcml.model.linear import Model, SparseRows
 
@@ -93,7 +94,9 @@ def test_weights_by_column_give_the_bits_of_all_weights(labels, index, precision
     assert found.tobytes() == expected.tobytes()
 
 
-def test_a_pruned_model_is_scored_by_column_with_the_bits_of_a_dense_one(tmp_path):
+@pytest.mark.parametrize("frequent", [0.1, 0.5, 2.0])
+def test_a_pruned_model_is_scored_by_column_with_the_bits_of_a_dense_one(tmp_path, monkeypatch, frequent):
+    monkeypatch.setattr(scoring, "FREQUENT", frequent)
     rng = np.random.default_rng(0)
     W = rng.standard_normal((4, 30)) * (rng.random((4, 30)) < 0.2)
     X = sp.random(20, 30, 0.5, "csr", random_state=np.random.default_rng(2)).toarray()
@@ -120,13 +123,25 @@ def test_no_rows_and_empty_rows():
     score_rows(*arrays, np.arange(2), np.ones((4, 0)), np.ones(0), out[:, :0].copy())
 
 
-@pytest.mark.parametrize("n_scores", [0, 1, 5, 1000])
-@pytest.mark.parametrize("n_values", [0, 1, 7, 300])
-def test_count_sorted(n_scores, n_values):
-    rng = np.random.default_rng(n_scores + n_values)
-    scores, values = np.sort(rng.integers(0, 400, n_scores).astype(float)), np.unique(rng.integers(0, 400, n_values).astype(float))
-    above, equal = np.zeros(values.size + 1, dtype=np.int64), np.zeros(values.size, dtype=np.int64)
-    count_sorted(scores, values, above, equal)
-    assert equal.tolist() == [int((scores == v).sum()) for v in values]
-    assert [int(above[i + 1 :].sum()) for i in range(values.size)] == [int((scores > v).sum()) for v in values]
-    assert above.sum() == n_scores
+@pytest.mark.parametrize(
+    "values", [[], [0.0], [-0.0, 3.0], [5e-324, 1e-323], [-1e308, 0.0, 1e308], np.arange(9.0), "dense", "skewed"]
+)
+def test_counts_between_and_at_values(values):
+    rng = np.random.default_rng(0)
+    if isinstance(values, str):
+        few, wide = [-50.0, 1e30], 1.7e308 * np.linspace(-1, 1, 20)
+        skewed = np.append(rng.exponential(1e-12, 300), few)
+        values = {"dense": -1 + rng.normal(0, 1e-9, 700), "skewed": skewed, "wide": wide}[values]
+    values = np.repeat(values, 2)
+    near = [np.nextafter(values, limit) for limit in (np.inf, -np.inf)]
+    others = np.concatenate([*near, values, [0.0, -0.0, -np.inf], rng.normal(size=99)])
+    counts = Counts(np.append(values, -np.inf), np.append(np.full(values.size, 1), 0), np.array([0.0, 0.5]))
+    scores = np.stack([others, rng.permutation(others)], axis=1)
+    for part in np.array_split(scores, 3):
+        counts.add(np.ascontiguousarray(part), np.arange(2))
+    ranking, distinct = counts.ranking(others.size, 1), np.unique(values)[::-1]
+    assert ranking.greater.tolist() == [int((others > v).sum()) for v in distinct]
+    assert ranking.equal.tolist() == [int((others == v).sum()) for v in distinct]
+    assert (ranking.relevant == 2).all() and counts.n_missed.tolist() == [1, 0]
+    assert counts.n_predicted.tolist() == [int((others > 0).sum()), int((others > 0.5).sum())]
+    assert counts.ranking(others.size).n_items == others.size - 1
