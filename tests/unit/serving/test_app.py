@@ -22,7 +22,7 @@ from hpcml.serving.app import NO_KNOWN_WORD, Worker
 from hpcml.serving.serve import open_suggester
 from hpcml.serving.suggest import Question
 
-KINDS = {"kept": {}, "pairs": {}, "sparse": {"drop": 1e-3}, "calibrated": {"loss": "hinge"}}
+KINDS = {"kept": {}, "pairs": {}, "sparse": {"drop": 0.4}, "calibrated": {"loss": "hinge"}}
 
 
 @pytest.fixture(scope="module")
