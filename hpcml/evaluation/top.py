@@ -125,6 +125,10 @@ class SparseTop:
         self._index: pruned.Index | None = None
         self._may_have_index, self._n_rows = model.n_labels >= LEAST_LABELS, 0
 
+    def expect_many_rows(self) -> None:
+        """Build the index or the weights by column with the next row, so that later rows do not wait."""
+        self._n_rows = FEW_ROWS + 1
+
     def best(self, scorer: Scorer, rows: np.ndarray, size: int | None = None) -> Best:
         """Return the best `size` labels, by default `self.size`. Raises NonFiniteError if a score is not a number."""
         size, left = self.size if size is None else size, np.ones(rows.size, dtype=np.bool_)

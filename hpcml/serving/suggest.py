@@ -12,6 +12,7 @@ from hpcml.conversion.vocabulary import Field
 from hpcml.data.shard import Shard
 from hpcml.evaluation.explain import Features, explain_score
 from hpcml.evaluation.probabilities import probabilities
+from hpcml.evaluation.top import SparseTop
 from hpcml.model.linear import Model
 from hpcml.model.scoring import ClassifierScorer, Scorer, divide_rows
 from hpcml.prediction.loaded import LoadedModel
@@ -45,6 +46,8 @@ class Suggester:
         titles = loaded.titles or loaded.labels
         self.titles = [title or name for title, name in zip(titles, loaded.labels, strict=True)]
         self.features = Features(self.model) if isinstance(self.model, Model) and self.model.combination is None else None
+        if isinstance(loaded._best_labels, SparseTop):
+            loaded._best_labels.expect_many_rows()
         empty: Values = [[] for _ in self.fields]
         first = [Question(empty, limit=1, n_words=1, only_given=only_given) for only_given in (False, True)]
         self._suggest(self._vectoriser([question.values for question in first]), first)
