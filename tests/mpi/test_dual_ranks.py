@@ -1,5 +1,7 @@
 """Method `dual` on several ranks: the bits of one rank if labels are distributed, a certified gap if rows are shared."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,6 +13,7 @@ from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
+from hpcml.errors import Interrupted
 from hpcml.methods.dual import dual
 from hpcml.model.linear import STATUS, Model
 
@@ -29,6 +32,7 @@ def test_rare_labels_have_the_bits_of_one_rank(comm, mpi_tmp_path, monkeypatch, 
     options = {"loss": loss, "bias": True, "show_gaps": True}
     in_panels = train("dual", comm, data, mpi_tmp_path / "panels", options)
     monkeypatch.setattr(dual, "VALUES_PER_POSITIVE", (X.nnz + 120) / 40)
+    monkeypatch.setattr(dual, "RARE_ROWS", 0)
     report, alone = same_as_alone(comm, "dual", data, mpi_tmp_path, options)
     assert report.gaps == alone.gaps and history(mpi_tmp_path / "ranks") == history(mpi_tmp_path / "alone")
     ours, before = Model(report.model), Model(in_panels.model)
@@ -38,6 +42,31 @@ def test_rare_labels_have_the_bits_of_one_rank(comm, mpi_tmp_path, monkeypatch, 
     np.testing.assert_array_equal(same, ~rare)
     np.testing.assert_allclose(ours.labels["f_min"], values_at(data, options, ours), rtol=1e-10)
     assert (ours.labels["gap"][rare] <= 5e-3).all()
+
+
+def test_labels_with_the_same_rows_share_a_rank_and_a_resumed_run_keeps_their_bits(comm, mpi_tmp_path, monkeypatch):
+    X, _ = random_data(4, 60, 30, 1, density=0.3)
+    Y = np.arange(60)[:, None] == np.arange(40)[None] // 4 * 3  # every row set four times
+    data, trained = dataset_for_all(comm, mpi_tmp_path / "data.h5", X, Y), list[int]()
+    solve = dual.DualSolver._solve
+
+    def count(self, labels, stop):
+        trained.extend(labels if self.labels.size == 40 else ())  # not those of the warm-up
+        return solve(self, labels, stop)
+
+    monkeypatch.setattr(dual.DualSolver, "_solve", count)
+    options = {"bias": True}
+    report = train("dual", comm, data, mpi_tmp_path / "ranks", options)
+    assert comm.allreduce(len(trained)) == 10
+    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", options).model)
+    assert report.model.read_bytes() == alone.read_bytes()
+    model = Model(report.model)
+    for label in range(40):
+        np.testing.assert_array_equal(model.W[label], model.W[label // 4 * 4])
+    with suppress(Interrupted):
+        train("dual", comm, data, mpi_tmp_path / "stopped", options | {"time_limit": 1e-9})
+    resumed = train("dual", comm, data, mpi_tmp_path / "stopped", options, resume=True)
+    assert resumed.model.read_bytes() == report.model.read_bytes()
 
 
 def values_at(data, options, model):

@@ -46,7 +46,7 @@ from hpcml.methods.dual.panel import (
     Training,
     iterate_rounds,
 )
-from hpcml.methods.dual.rare import VALUES_PER_POSITIVE, RareLabelSolver
+from hpcml.methods.dual.rare import RARE_ROWS, VALUES_PER_POSITIVE, RareLabelSolver
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Turns
 from hpcml.run.stop import NEVER, Stop
@@ -86,7 +86,8 @@ def rare_limit(risk: Risk, options: DualOptions) -> int:
     """Return the largest number of positive rows of a rare label; 0 if no label is treated as rare."""
     if risk.comm.size > 1 or options.loss == "logistic" or options.precision != "single":
         return 0
-    return risk.rows.data.size // VALUES_PER_POSITIVE
+    limit = risk.rows.data.size // VALUES_PER_POSITIVE
+    return int(max(limit, RARE_ROWS)) if limit else 0
 
 
 class DualSolver(DualPanel, Solver):
@@ -106,6 +107,17 @@ class DualSolver(DualPanel, Solver):
                 pass
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
+        """Yield finished labels. Of labels with the same positive rows and costs, one is trained and its result copied."""
+        same: dict[object, list[int]] = {}
+        for label in labels:
+            number = int(self.labels[label])
+            costs, rows = self.costs_of(number), self.risk.rows.rows_of(number)
+            same.setdefault((costs.tobytes(), rows.tobytes()) if self.risk.comm.size == 1 else label, []).append(label)
+        groups = {group[0]: group for group in same.values()}
+        for finished in self._solve(list(groups), stop):
+            yield [done._replace(label=label) for done in finished for label in groups[done.label]]
+
+    def _solve(self, labels: Sequence[int], stop: Stop) -> Turns:
         """Yield finished labels. A turn is a pass over the active rows of a panel, or a scan of all rows for rare labels."""
         self.stop, passes = stop, self._logistic_passes if self.is_logistic else self._hinge_passes
         rare = [self.risk.rows.n_positive[self.labels[label]] <= self.rare_limit for label in labels]

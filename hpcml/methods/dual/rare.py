@@ -1,14 +1,17 @@
 """Rare labels: each is trained on its own working set; one scan over all rows serves 16 of them.
 
 The positive rows of a rare label and the negative rows near them are a few hundred rows, so passes over all rows would visit mostly
-rows that are not support vectors. A label goes through turns, merge_rows with 15 others in the same turn:
+rows that are not support vectors. A label goes through turns, together with 15 others in the same turn:
 1. The label is trained on its working set, initially its positive rows.
 2. Its weights give an upper bound of every row's score. Weights of frequent columns are added in 16 lanes, which stay in the L2
-   cache; weights of other columns through an index by column, and only where they are positive. The first turn uses only the rare
-   columns, which finds rows that share rare words with the positive rows.
-3. The first turns add the rows of the highest bounds to the working set. Later turns compute the exact scores of all rows whose
-   bound reaches the margin, in float64 and with the weights as saved. All other rows have no loss, so this gives the exact
-   objective and gap. The rows with the largest violations are added and rows with dual 0 are removed, until the label is done.
+   cache; weights of other columns through an index by column, and only where they are positive.
+3. If many rows reach the margin, those of the highest bounds are added to the working set. Otherwise, or if the rows added before
+   changed nothing, the exact scores of all rows whose bound reaches the margin are computed, in float64 and with the weights as
+   saved. All other rows have no loss, so this gives the exact objective and gap. The rows with the largest violations are added.
+   Rows with dual 0 are removed, until the label is done.
+
+Tried and rejected: a first turn with the weights of rare columns only (one more turn, same time); adding 256 or 64 rows per turn
+(same time); shrinking instead of passes over support vectors (3 times as many row visits).
 
 The result for a label depends on the label, the rows and the seed. The intercept is not moved at the end; a gap of at most RARE_GAP
 is required instead.
@@ -20,13 +23,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hpcml import mpi, rng
 from hpcml.data.shared_rows import shared_array
-from hpcml.kernels.lanes import WIDTHS, certify
+from hpcml.kernels.lanes import WIDTHS, certify, epoch
 from hpcml.kernels.lanes.bounds import raise_bounds, rows_above
 from hpcml.kernels.rows import FREQUENT, transpose
 from hpcml.methods.dual import rare_kernels as kernels
@@ -35,23 +38,20 @@ from hpcml.methods.linear.objective import aligned, panel_widths
 from hpcml.methods.linear.solver import Finished, SparseWeightsOf, Turns
 from hpcml.run.stop import Stop
 
-# Measured on generated rows (`convert synthetic text`): 490,000 rows (41 million values) and 35,000 (3.6 million), labels of 2 to
-# 70 rows.
+# Measured on 39,973 rows (1.8 million values) of package descriptions with 28,544 labels.
 #
-# A label is rare if it has at most one positive row per so many values; at 600,000 it is no faster than in a panel.
-VALUES_PER_POSITIVE = 1 << 20
-# Rows that a turn adds: in the first turn, in later turns, and per positive row. The number doubles in later turns.
-FIRST, MORE, EACH = 512, 512, 48
-# Turns that select rows by bounds alone; 1 is as fast within the accuracy of the measurement.
-BOUNDS_ONLY = 2
-# Maximum passes over the working set in the first turns; doubled in each further turn, up to MOST_PASSES.
-PASSES = (4, 4, 16)
-# A turn of more than RECORDED passes is one line of the history.
-MOST_PASSES, RECORDED = 4096, 512
+# A label is rare if it has at most RARE_ROWS positive rows, or one per VALUES_PER_POSITIVE values; none on fewer values.
+# Milliseconds per label in a panel and alone: 664,378 values (MeSH), 1 to 7 rows: 0.4, 0.8; 1.8 million, 2 to 7 rows: 2.2, 1.0,
+# 8 to 63 rows: 3.1, 2.0; 7.6 million (generated), 8 to 31 rows: 8.3, 7.8, 32 to 63 rows: 14, 19.
+VALUES_PER_POSITIVE, RARE_ROWS = 1 << 20, 32
+# Rows that a turn adds, plus EACH per positive row; at least as many as there are support vectors.
+MORE, EACH = 128, 16
+# Maximum passes over the working set in the first two turns; doubled in each further turn, up to MOST_PASSES.
+PASSES, MOST_PASSES = 8, 4096
 # Minimum number of sampled rows whose bounds give the threshold of a turn.
 SAMPLE = 2048
 # Share of the tolerance that ends the passes over the working set.
-WORKING_SET_TOLERANCE = 0.02
+WORKING_SET_TOLERANCE = 0.4
 # Gradients that passes in float32 cannot reduce.
 PRECISE = 4 * float(np.finfo(np.float32).eps)
 # Relative gap of a finished label, as a share of the tolerance.
@@ -66,16 +66,15 @@ class RareLabel(Training):
     alpha: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     columns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     weights: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    positives: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    costs: np.ndarray = field(default_factory=lambda: np.zeros((2, 1)))
+    rules: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # of a panel of this label alone
+    n_added: int = 0  # rows that a turn adds
+    has_grown: bool = True  # the last turn added rows that changed the solution
 
-
-class CandidateRows(NamedTuple):
-    """Rows of a certificate, ascending: duals, whether they have the label, float64 scores, and lines of `norms`."""
-
-    rows: np.ndarray
-    alpha: np.ndarray
-    positive: np.ndarray
-    z: np.ndarray
-    norms: np.ndarray
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        return self.rows, self.alpha, self.positives, self.columns, self.weights
 
 
 def at_least_highest(values: np.ndarray, n: int) -> np.ndarray:
@@ -101,131 +100,127 @@ class RareLabelSolver:
         # Index by column of the rare columns; in files if the rows are.
         starts = np.concatenate([[0], np.cumsum(rows.counts[self.n_frequent : d - rows.bias], dtype=np.int64)])
         room = partial(shared_array, mpi.self_comm()) if rows.mapped else np.empty
-        self.index = starts, room(int(starts[-1]), np.int32), room(int(starts[-1]), np.float32)
-        transpose(self.ends, rows.indptr[1:], rows.indices, rows.data, self.n_frequent, starts[:-1].copy(), *self.index[1:])
+        index = starts, room(int(starts[-1]), np.int32), room(int(starts[-1]), np.float32)
+        transpose(self.ends, rows.indptr[1:], rows.indices, rows.data, self.n_frequent, starts[:-1].copy(), *index[1:])
         parts = panel.rows.parts
-        self.any_sign = any((rows.data[rows.indptr[part.start] : rows.indptr[part.stop]] < 0).any() for part in parts)
+        any_sign = any((rows.data[rows.indptr[part.start] : rows.indptr[part.stop]] < 0).any() for part in parts)
+        self.index = *index, any_sign
         self.longest = int(np.diff(rows.indptr).max())
         self.room = np.zeros(d, np.float32), np.zeros(d), np.zeros(n, np.float32), *np.zeros((2, n), np.uint16)
         self.columns = np.empty(d, np.int32)
-        self.candidates = CandidateRows(
-            np.empty(n, np.int32), np.empty(n, np.float32), np.empty(n, np.uint16), np.empty(n), np.empty_like(self.norms)
-        )
+        kinds = np.int32, np.float32, np.uint16, np.uint16, np.float64
+        self.candidates = *(np.empty(n, kind) for kind in kinds), np.empty_like(self.norms)
         self.width, self.counts = 1, np.zeros(WIDTHS[-1], np.int64)
         self.frequent = aligned(self.n_frequent * WIDTHS[-1], np.float32)  # weights of frequent columns
         self.bounds, self.selected = np.split(panel.scores.view(np.float32), 2)[0], np.split(panel.scores.view(np.int32), 2)[1]
 
     def solve(self, labels: Sequence[int], numbers: np.ndarray, n_lanes: int, stop: Stop) -> Turns:
         """Yield finished labels (indices into `numbers`). A turn scans all rows once. Raises Stopped, NonFiniteError."""
-        tolerance, n = self.options.dual_tol, self.risk.rows.n_local
+        n = self.risk.rows.n_local
         for turn, lanes, unfinished in iterate_rounds(
-            labels, lambda label: RareLabel(label, int(numbers[label]), tolerance), n_lanes, math.inf
+            labels, lambda label: self._make(label, int(numbers[label])), n_lanes, math.inf
         ):
             with self.risk.profile("compute"):
-                squares, thresholds = self._fit(lanes, turn, stop)
-                by_bounds = self._select_rows(lanes, turn, thresholds)
+                totals = self._fit(lanes, turn, stop)
+                by_bounds = self._select_rows(lanes, turn, totals)
             done = list[Finished]()
             with self.risk.profile("finish"):
                 for lane, label in stop.slices(enumerate(lanes)):
                     result, rows = None, self.selected[lane * n : lane * n + int(self.counts[lane])]
                     if by_bounds[lane]:
                         bounds = self.bounds[rows * np.int64(self.width) + lane]
-                        rows = rows[at_least_highest(bounds, self._rows_to_add(label, turn))]
-                        self._update_working_set(label, self._merge_rows(label, rows), rows)
+                        self._add_rows(label, rows[at_least_highest(bounds, label.n_added)])
                     else:
-                        result = self._certify(label, rows, squares[lane], turn)
+                        result = self._certify(label, rows, totals[lane])
                     if result is None:
                         unfinished.append(label)
                     else:
                         done.append(result)
             yield done
 
-    def _fit(self, lanes: list[RareLabel], turn: int, stop: Stop) -> tuple[np.ndarray, np.ndarray]:
-        """Train each label on its working set. Return Σ w² before and after rounding, and the thresholds of bounds."""
+    def _make(self, label: int, number: int) -> RareLabel:
+        rows, costs = self.risk.rows.rows_of(number), self.panel.costs_of(number).reshape(2, 1)
+        made = RareLabel(label, number, self.options.dual_tol, rows=rows.astype(np.int32), alpha=np.zeros(rows.size, np.float32))
+        made.positives, made.costs, made.rules = rows, costs, self.panel.rules(costs, [0.0]).reshape(-1)
+        return made
+
+    def _fit(self, lanes: list[RareLabel], turn: int, stop: Stop) -> np.ndarray:
+        """Train each label on its working set, and compute the bounds of all rows. Return the `totals` of the labels."""
         rows = self.risk.rows
         (self.width,) = panel_widths(len(lanes), "single")
         w, bounds = self.frequent[: self.n_frequent * self.width], self.bounds[: rows.n_local * self.width]
         w[:], bounds[:] = 0.0, 0.0
-        n_passes = PASSES[turn] if turn < len(PASSES) else min(MOST_PASSES, PASSES[-1] << min(turn, 20))
+        n_passes = min(MOST_PASSES, PASSES << min(max(0, turn - 1), 20))
         key = rng.bits(self.options.seed, "order of rows", np.array([turn]))[0]
-        squares, intercepts = np.zeros((len(lanes), 2)), np.zeros(len(lanes))
+        totals = np.zeros((len(lanes), kernels.N_TOTALS))
         for lane, label in stop.slices(enumerate(lanes)):
-            positives = rows.rows_of(label.number)
-            if turn == 0:
-                label.rows, label.alpha = positives.astype(np.int32), np.zeros(positives.size, np.float32)
-            rows_left = max(0.0, self.max_visits - label.spent)
-            steps = np.zeros((min(n_passes, math.ceil(rows_left / label.rows.size)), 3))
-            state = label.rows, label.alpha, positives, label.columns, label.weights
-            rules, tolerance = self._rules(label)[0], self.pass_tolerance * label.tolerance
+            rows_left, tolerance = max(0.0, self.max_visits - label.spent), self.pass_tolerance * label.tolerance
+            label.rules[epoch.IGNORED] = self._ignored(label)
             n, label.weights = kernels.fit(
-                self.csr, self.norms, state, self.room, rules, tolerance, key, steps, self.columns, squares[lane]
+                self.csr,
+                self.norms,
+                label.arrays,
+                self.room,
+                label.rules,
+                tolerance,
+                min(n_passes, math.ceil(rows_left / label.rows.size)),
+                key,
+                self.columns,
+                totals[lane],
+                self.index,
+                (w, bounds),
+                self.width,
+                lane,
             )
             label.columns = self.columns[: label.weights.size].copy()
-            if n_passes <= RECORDED:
-                for violation, n_active, moved in steps[:n].tolist():
-                    label.record(violation, n_active, moved, stop.seconds)
-            elif n:
-                n_active, moved = steps[:n, 1:].sum(axis=0).tolist()
-                label.record(steps[n - 1, 0], n_active, moved, stop.seconds, passes=n)
+            violation, n_visited, n_moved = totals[lane, :3].tolist()
+            if n:
+                label.record(violation, n_visited, n_moved, stop.seconds, passes=n)
             label.spent += LEAST_ROWS * rows.n_local  # the scan of all rows
-            weights = label.columns, label.weights
-            intercepts[lane] = kernels.start_bounds(
-                self.index, weights, self.n_frequent, self.any_sign, (w, bounds), self.width, lane
-            )
-        rounding = self.longest * np.finfo(np.float32).eps * np.sqrt(squares[:, 1]) * rows.max_norm
-        for part in stop.slices(self.panel.rows.parts) if turn > 0 else ():  # add the frequent columns
+            label.n_added = max(MORE + EACH * label.positives.size, int(np.count_nonzero(label.alpha)))
+            label.has_grown = turn == 0 or n > 1
+        for part in stop.slices(self.panel.rows.parts):  # add the frequent columns
             csr, width = (rows.indptr[part.start : part.stop + 1], rows.indices, rows.data), self.width
             raise_bounds(csr, self.ends[part], w, bounds[part.start * width : part.stop * width], width)
-        return squares, -1 - rounding - 1e-6 - intercepts
+        return totals
 
-    def _rules(self, label: RareLabel) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rules (flat) and costs (2, 1) of a panel of this label alone."""
-        costs = self.panel.costs_of(label.number).reshape(2, 1)
-        ignored = 0.0 if label.ignores_none else self.ignored * label.tolerance
-        return self.panel.rules(costs, [ignored]).reshape(-1), costs
+    def _ignored(self, label: RareLabel) -> float:
+        return 0.0 if label.ignores_none else self.ignored * label.tolerance
 
-    def _select_rows(self, lanes: list[RareLabel], turn: int, margins: np.ndarray) -> np.ndarray:
-        """Write the rows whose bounds reach the thresholds to `selected`. Return a mask of labels with raised thresholds."""
+    def _select_rows(self, lanes: list[RareLabel], turn: int, totals: np.ndarray) -> np.ndarray:
+        """Write the rows whose bounds reach the margin to `selected`. Return a mask of the labels that get the highest ones only.
+
+        These are labels whose last turn has changed the solution, and with more rows than twice what a turn adds.
+        """
         n, width, by_bounds = self.risk.rows.n_local, self.width, np.zeros(len(lanes), np.bool_)
         bounds, selected = self.bounds[: n * width], self.selected[: n * width].reshape(width, n)
+        rounding = self.longest * np.finfo(np.float32).eps * np.sqrt(totals[:, kernels.ROUNDED]) * self.risk.rows.max_norm
         thresholds = np.full(width, np.inf, np.float32)
-        thresholds[: len(lanes)] = margins
-        if turn < BOUNDS_ONLY:
-            sample = np.sort(bounds.reshape(n, width)[:: max(1, n // SAMPLE)], axis=0)
-            for lane, label in enumerate(lanes):
-                position = sample.shape[0] - 1 - 2 * self._rows_to_add(label, turn) * sample.shape[0] // n
-                highest = sample[position, lane] if position >= 0 else -np.inf
-                least = thresholds[lane] if turn > 0 else np.finfo(np.float32).tiny  # most rows have a bound of 0 in the first turn
-                by_bounds[lane] = turn == 0 or highest > least
-                thresholds[lane] = max(highest, least)
+        thresholds[: len(lanes)] = -1 - rounding - 1e-6 - totals[:, kernels.INTERCEPT]
+        sample = np.sort(bounds.reshape(n, width)[:: max(1, n // SAMPLE)], axis=0)
+        for lane, label in enumerate(lanes):
+            if not label.has_grown:
+                continue
+            position = sample.shape[0] - 1 - 2 * label.n_added * sample.shape[0] // n
+            highest = sample[position, lane] if position >= 0 else -np.inf
+            by_bounds[lane] = highest > thresholds[lane]
+            thresholds[lane] = max(highest, thresholds[lane])
         rows_above(bounds, thresholds, width, self.counts, selected)
         return by_bounds
 
-    def _rows_to_add(self, label: RareLabel, turn: int) -> int:
-        return ((FIRST if turn == 0 else MORE) + EACH * int(self.risk.rows.n_positive[label.number])) << max(0, turn - 1)
+    def _add_rows(self, label: RareLabel, rows: np.ndarray) -> None:
+        """Add ascending rows to the working set, and remove rows with dual 0."""
+        n = kernels.merge_rows(rows, label.arrays[:3], self.candidates[:3], False)
+        label.rows, label.alpha = (array[:n].copy() for array in self.candidates[:2])
 
-    def _merge_rows(self, label: RareLabel, rows: np.ndarray) -> CandidateRows:
-        """Merge rows with the working set; scores and norms are not yet written."""
-        state = label.rows, label.alpha, self.risk.rows.rows_of(label.number)
-        n = kernels.merge_rows(rows, state, self.candidates[:3])
-        return CandidateRows(*(array[:n] for array in self.candidates))
-
-    def _update_working_set(self, label: RareLabel, candidates: CandidateRows, added: np.ndarray) -> None:
-        mask = (candidates.alpha != 0) | (candidates.positive != 0)
-        mask[np.searchsorted(candidates.rows, added)] = True
-        label.rows, label.alpha = candidates.rows[mask], candidates.alpha[mask]
-
-    def _certify(self, label: RareLabel, rows: np.ndarray, squares: np.ndarray, turn: int) -> Finished | None:
+    def _certify(self, label: RareLabel, rows: np.ndarray, totals: np.ndarray) -> Finished | None:
         """Return the label if it is done, else add violating rows to its working set. Raises NonFiniteError."""
-        seen = self._merge_rows(label, rows)
-        kernels.scores_of(self.csr, seen.rows, self.norms, (label.columns, label.weights), self.room[0], seen.z, seen.norms)
-        rules, costs = self._rules(label)
-        sums, near = np.zeros((certify.N_SUMS, 1)), np.zeros(seen.rows.size, np.uint16)
-        tables, state = (rules, costs.reshape(-1), np.zeros(1)), (seen.z, seen.alpha)
-        within = 0.0 if label.ignores_none else -self.ignored * label.tolerance  # gradients above it do not add a row
-        certify.hinge_certify(state, seen.positive, seen.norms, tables, near, sums.reshape(-1), 1, within)
+        sums, costs = np.zeros((certify.N_SUMS, 1)), label.costs
+        tables, within = (label.rules, costs.reshape(-1), np.zeros(1)), -self._ignored(label)  # gradients above it do not add a row
+        n = kernels.certify(self.csr, self.norms, rows, label.arrays, self.room, self.candidates, tables, sums.reshape(-1), within)
         losses, _, penalty = self.panel.losses(costs, sums)
-        primal, bound = 0.5 * squares[1] + losses[0], sums[certify.ALPHA, 0] - 0.5 * squares[0] - penalty[0]
+        before, after = totals[[kernels.SQUARES, kernels.ROUNDED]].tolist()
+        primal, bound = 0.5 * after + losses[0], sums[certify.ALPHA, 0] - 0.5 * before - penalty[0]
         certificate = float(primal), float(bound), float(sums[certify.MOST, 0] - sums[certify.LEAST, 0])
         unchanged = label.ignores_none and not label.any_dual_changed
         is_at_precision = unchanged or self.pass_tolerance * label.tolerance < PRECISE
@@ -233,11 +228,12 @@ class RareLabelSolver:
         result = self.finish_label(label, costs[:, 0], certificate, is_at_precision, self.max_gap, lambda copy: weights)
         if result is not None:
             return result._replace(w=self._to_sparse(result.w))
-        missing, most = np.flatnonzero((near != 0) & (seen.alpha == 0)), self._rows_to_add(label, turn)
-        if missing.size > most:
-            z = seen.z[missing]
-            missing = missing[at_least_highest(np.where(seen.positive[missing] != 0, -z, z), most)]
-        self._update_working_set(label, seen, seen.rows[missing])
+        seen, alpha, positive, near, scores, _ = (array[:n] for array in self.candidates)
+        missing = np.flatnonzero((near != 0) & (alpha == 0))
+        if missing.size > label.n_added:
+            z = scores[missing]
+            missing = missing[at_least_highest(np.where(positive[missing] != 0, -z, z), label.n_added)]
+        self._add_rows(label, seen[missing])
         return None
 
     def _to_sparse(self, weights: Any) -> SparseWeightsOf:

@@ -7,11 +7,15 @@ double precision, and for duals and flags of rows (n each); it is 0 before and a
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.lanes.epoch import HIGHEST, LOWEST, hinge_epoch
+from hpcml.kernels.lanes.certify import hinge_certify
+from hpcml.kernels.lanes.epoch import hinge_epoch
 from hpcml.kernels.lanes.products import prefetch, prefetch_row
 from hpcml.kernels.rows import first_at_least
 from hpcml.methods.dual.kernels import draw
 
+# Passes over support vectors after a pass over the working set.
+SUPPORT_PASSES = 3
+VIOLATION, VISITED, MOVED, SQUARES, ROUNDED, INTERCEPT, N_TOTALS = range(7)  # results of `fit`
 ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
 
@@ -23,62 +27,61 @@ def frequent_ends(indptr, indices, n_frequent, ends):
 
 
 @njit
-def fit(csr, norms, label, room, rules, tolerance, key, steps, columns, squares):
-    """Train a label on its working set. Return the number of passes and the non-zero weights; `columns` gets their columns.
+def fit(csr, norms, label, room, rules, tolerance, n_passes, key, columns, totals, index, line, lanes, lane):
+    """Train a label on its working set in at most `n_passes`. Return the number of passes and the non-zero weights.
 
-    `label` is (rows, duals, positives, columns, weights); duals are updated. `squares`: Σ w² in float64 and after rounding.
+    `label` is (rows, duals, positives, columns, weights); duals are updated, and `columns` gets the columns of the weights.
+    `totals` (N_TOTALS): gradient range of the last pass, visited and moved rows of all passes, Σ w² in float64 and after rounding,
+    and the intercept. `index`, `line` and `lane` are those of `_start_bounds`.
     """
     (rows, alpha, positives, before, weights), (w, v, duals, positive, active) = label, room
     for k in range(before.size):
         w[before[k]] = weights[k]
     for r in range(rows.size):
         duals[rows[r]] = alpha[r]
+        active[rows[r]] = 1
     for i in positives:
         positive[i] = 1
-    n_steps = _passes(csr, rows, norms, (w, duals), (positive, active), rules, tolerance, key, steps)
+    n_steps = _passes(csr, rows, norms, (w, duals), (positive, active), rules, tolerance, n_passes, key, totals)
     _clear(csr, rows, w)
     n = _combine(csr, rows, norms, duals, positive, v, columns)
     for r in range(rows.size):
-        alpha[r], duals[rows[r]] = duals[rows[r]], 0
+        alpha[r], duals[rows[r]], active[rows[r]] = duals[rows[r]], 0, 0
     for i in positives:
         positive[i] = 0
-    return n_steps, _round_weights(v, w, columns[:n], squares)
+    weights = _round_weights(v, w, columns[:n], totals)
+    totals[INTERCEPT] = _start_bounds(index, columns, weights, line, lanes, lane)
+    return n_steps, weights
 
 
 @njit
-def _passes(csr, rows, norms, state, bits, rules, tolerance, key, steps):
-    """Visit `rows` in random order until all projected gradients are within `tolerance` or `steps` (n, 3) is full.
+def _passes(csr, rows, norms, state, bits, rules, tolerance, n_passes, key, totals):
+    """Visit `rows` in random order until all projected gradients are within `tolerance`, at most `n_passes` times.
 
-    Rows with gradients outside the range of the previous pass are shrunk until the remaining gradients are small. Each pass writes
-    its line of `steps`: gradient range, active rows, moved rows.
+    A pass over all rows is followed by at most SUPPORT_PASSES passes over the support vectors.
     """
-    active, visited, all_rows = bits[1], np.empty_like(rows), True
+    duals, visited, n_support = state[1], np.empty_like(rows), 0
     gradients, counts = np.zeros(2, rules.dtype), np.zeros(2, np.int64)
-    for number in range(steps.shape[0]):
-        if all_rows:
-            rules[HIGHEST], rules[LOWEST] = np.inf, -np.inf
-            for i in rows:
-                active[i] = 1
+    for number in range(n_passes):
         n = 0
         for i in rows:
-            if active[i]:
-                visited[n] = i
-                n += 1
+            visited[n] = i
+            n += n_support == 0 or duals[i] != 0
         for i in range(n - 1, 0, -1):
             key, other = draw(key, i + 1)
             visited[i], visited[other] = visited[other], visited[i]
         gradients[:], counts[:] = 0.0, 0
         hinge_epoch(csr, visited[:n], norms, state, bits, (rules, gradients, counts), 1, True)
-        most, least = gradients
-        steps[number, 0], steps[number, 1], steps[number, 2] = np.float64(most) - np.float64(least), counts[0], counts[1]
-        if steps[number, 0] > tolerance:
-            all_rows = False
-            rules[HIGHEST], rules[LOWEST] = most if most > 0 else np.inf, least if least < 0 else -np.inf
-        elif all_rows:
+        totals[VIOLATION] = np.float64(gradients[0]) - np.float64(gradients[1])
+        totals[VISITED] += counts[0]
+        totals[MOVED] += counts[1]
+        if totals[VIOLATION] > tolerance:
+            n_support = 0 if n_support == SUPPORT_PASSES else n_support + 1
+        elif n_support == 0:
             return number + 1
         else:
-            all_rows = True
-    return steps.shape[0]
+            n_support = 0
+    return n_passes
 
 
 @njit
@@ -132,7 +135,7 @@ def _distinct(columns):
 
 
 @njit
-def _round_weights(v, w, columns, squares):
+def _round_weights(v, w, columns, totals):
     """Return the non-zero sums v of `columns`, rounded to the type of w, with their columns first; reset v to 0."""
     weights, n, exact, rounded = np.empty(columns.size, w.dtype), 0, 0.0, 0.0
     for j in columns:
@@ -143,17 +146,20 @@ def _round_weights(v, w, columns, squares):
         if weights[n] != 0:
             columns[n] = j
             n += 1
-    squares[0], squares[1] = exact, rounded
+    totals[SQUARES], totals[ROUNDED] = exact, rounded
     return weights[:n]
 
 
 @njit
-def start_bounds(index, weights, n_frequent, any_sign, line, lanes, lane):
-    """Write frequent weights to a lane of `line` (w, bounds), add the others by `index` to the bounds; return the intercept."""
-    (indptr, rows, data), (columns, values), (w, bounds) = index, weights, line
-    intercept = 0.0
-    for k in range(columns.size):
-        j, x = columns[k], values[k]
+def _start_bounds(index, columns, weights, line, lanes, lane):
+    """Write frequent weights to a lane of `line` (w, bounds), add the others by `index` to the bounds; return the intercept.
+
+    `index` is (indptr, rows, data, any_sign) of the rare columns.
+    """
+    (indptr, rows, data, any_sign), (w, bounds) = index, line
+    n_frequent, intercept = w.size // lanes, 0.0
+    for k in range(weights.size):
+        j, x = columns[k], weights[k]
         if j < n_frequent:
             w[j * lanes + lane] = x
         elif j - n_frequent + 1 >= indptr.size:
@@ -165,42 +171,51 @@ def start_bounds(index, weights, n_frequent, any_sign, line, lanes, lane):
 
 
 @njit
-def merge_rows(added, label, candidates):
-    """Merge ascending rows `added` with the working set of `label` (rows, duals, positives); return the number of `candidates`."""
+def merge_rows(added, label, candidates, keep_all):
+    """Merge ascending rows `added` with the working set of `label` (rows, duals, positives); return the number of `candidates`.
+
+    Unless `keep_all`, negative rows of the working set with dual 0 that are not `added` are removed.
+    """
     (working, alpha, positives), (rows, duals, positive) = label, candidates
     a, b, c, n = 0, 0, 0, 0
     while a < added.size or b < working.size:
-        if b == working.size or (a < added.size and added[a] < working[b]):
-            rows[n], duals[n] = added[a], 0
-            a += 1
-        else:
-            rows[n], duals[n] = working[b], alpha[b]
-            if a < added.size and added[a] == working[b]:
-                a += 1
-            b += 1
-        while c < positives.size and positives[c] < rows[n]:
+        is_added = b == working.size or (a < added.size and added[a] <= working[b])
+        i = added[a] if is_added else working[b]
+        while c < positives.size and positives[c] < i:
             c += 1
-        positive[n] = c < positives.size and positives[c] == rows[n]
-        n += 1
+        rows[n], duals[n], positive[n] = i, 0, c < positives.size and positives[c] == i
+        if b < working.size and working[b] == i:
+            duals[n] = alpha[b]
+            b += 1
+        a += is_added
+        n += keep_all or is_added or positive[n] != 0 or duals[n] != 0
     return n
 
 
 @njit
-def scores_of(csr, rows, norms, weights, w, z, norms_of):
-    """Write the float64 scores z of `rows` for weights (columns, values), and their lines of `norms`; w (d) is scratch."""
-    (indptr, indices, data), (columns, values) = csr, weights
+def certify(csr, norms, added, label, room, candidates, tables, sums, within):
+    """Merge `added` with the working set, and compute the scores and the sums of the certificate; return the number of candidates.
+
+    `label` is that of `fit`; `candidates` are rows, duals, positive, near, scores and lines of `norms`; `tables`, `sums` and
+    `within` are those of `hinge_certify`.
+    """
+    (indptr, indices, data), w = csr, room[0]
+    (working, alpha, positives, columns, weights), (rows, duals, positive, near, z, norms_of) = label, candidates
+    n = merge_rows(added, (working, alpha, positives), (rows, duals, positive), True)
     for k in range(columns.size):
-        w[columns[k]] = values[k]
-    for r in range(rows.size):
-        if r + 8 < rows.size:
+        w[columns[k]] = weights[k]
+    for r in range(n):
+        if r + 8 < n:
             prefetch(indptr, rows[r + 8], 1)
-        if r + 4 < rows.size:
+        if r + 4 < n:
             far = rows[r + 4]
             prefetch_row(indices, data, indptr[far], indptr[far + 1])
         z[r] = _score(csr, rows[r], w)
         norms_of[r, 0], norms_of[r, 1] = norms[rows[r], 0], norms[rows[r], 1]
     for j in columns:
         w[j] = 0
+    hinge_certify((z, duals), positive[:n], norms_of, tables, near, sums, 1, within)
+    return n
 
 
 @njit

@@ -140,5 +140,6 @@ METHOD = LinearMethod(
     certified=True,
     axes=(LAMBDA, WEIGHT),
     fitter=DualFitter,
+    copies=True,
     chunk=CHUNK_VALUES,
 )

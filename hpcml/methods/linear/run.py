@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -179,7 +179,12 @@ class LabelRun(Job):
         in_training = np.flatnonzero(~done[continued])
         waiting = np.setdiff1d(np.flatnonzero(trainable & ~done), continued)
         number, n_groups = self.problem.group
-        own = labels_of_group(waiting, self.n_positive, number, n_groups).tolist()
+
+        def key_of(label: int) -> Hashable:
+            has_copies = self.problem.method.copies and self.rows.comm.size == 1
+            return self.rows.rows_of(self.labels[label]).tobytes() if has_copies else label
+
+        own = labels_of_group(waiting, self.n_positive, number, n_groups, key_of).tolist()
         return own, in_training[number::n_groups].tolist(), path
 
     def copy_unchanged(self, previous: PreviousRun) -> None:

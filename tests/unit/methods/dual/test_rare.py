@@ -13,7 +13,7 @@ from hpcml.methods.linear.solver import CONVERGED, SparseWeightsOf
 @pytest.fixture(autouse=True)
 def all_alone(monkeypatch):
     monkeypatch.setattr(dual, "VALUES_PER_POSITIVE", 1e-9)
-    for name, value in {"FIRST": 4, "MORE": 6, "EACH": 1}.items():
+    for name, value in {"MORE": 5, "EACH": 1}.items():
         monkeypatch.setattr(rare, name, value)
 
 
@@ -100,6 +100,7 @@ def test_only_labels_with_few_rows_are_rare(monkeypatch):
     options = asked("hinge", bias=True)
     risk = risk_of(*texts(7), options)
     monkeypatch.setattr(dual, "VALUES_PER_POSITIVE", risk.rows.data.size / 3.5)
+    monkeypatch.setattr(dual, "RARE_ROWS", 0)
     found = finish(risk, options)
     assert {label for label, done in found.items() if isinstance(done.w, SparseWeightsOf)} == {0, 1, 2}
     for other in (asked("logistic", bias=True), asked("hinge", bias=True, precision="double")):
@@ -120,3 +121,17 @@ def test_step_limit_counts_visited_rows_and_gaps_hold(loss, lam):
             assert done.gap <= rare.RARE_GAP * options.dual_tol
         least, _ = minimum(risk, options, label)
         assert f * (1 - done.gap) <= least * (1 + 1e-6)
+
+
+def test_labels_with_the_same_rows_are_trained_once(monkeypatch):
+    trained, make = [], rare.RareLabelSolver._make
+    monkeypatch.setattr(rare.RareLabelSolver, "_make", lambda *given: trained.append(given[2]) or make(*given))
+    X, Y = texts(3)
+    options = asked("hinge", bias=True)
+    risk = risk_of(X, Y[:, [0, 1, 1, 2, 0]], options)
+    found = finish(risk, options)
+    assert sorted(trained) == [0, 1, 3] and sorted(found) == list(range(5))
+    for label, done in found.items():
+        alone = finish(risk, options, [label])[label]
+        np.testing.assert_array_equal(weights_of(done, risk), weights_of(alone, risk))
+        assert (done.f, done.gap, done.steps) == (alone.f, alone.gap, alone.steps)
