@@ -71,7 +71,7 @@ def make_index(model: Model, comparable: Comparable, W: SparseRows, n_columns: i
     # cells: those of one label first, with the most weights first
     order = np.argsort(-np.diff(W.indptr), kind="stable")
     n_single = n
-    if float(counts @ counts) < DENSE * W.data.size * n:
+    if float((counts * counts).sum()) < DENSE * W.data.size * n:
         n_heavy = int(np.searchsorted(np.cumsum(np.diff(W.indptr)[order]), HEAVY * W.data.size))
         n_single = min(n_heavy, int(MOST_HEAVY * n))
         order[n_single:].sort()

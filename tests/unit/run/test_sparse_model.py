@@ -62,9 +62,9 @@ def test_returns_the_weights_of_a_dense_model(tmp_path, tables, precision):
         assert np.array_equal(anndata.io.read_elem(file["W"]).toarray(), tables[0].astype(precision))
 
 
-@pytest.mark.parametrize("few", [0.0, 1.0])  # score by expanded weights, by column
-def test_the_forms_of_a_file_give_the_same_bits(tmp_path, tables, monkeypatch, few):
-    monkeypatch.setattr("hpcml.model.scoring.FEW", few)
+@pytest.mark.parametrize("frequent", [0.0, 2.0])  # columns as vectors, or only their weights
+def test_the_forms_of_a_file_give_the_same_bits(tmp_path, tables, monkeypatch, frequent):
+    monkeypatch.setattr("hpcml.model.scoring.FREQUENT", frequent)
     tables[0][1, ::2] = -0.0
     dense = Model(write(tmp_path / "dense.h5", tables))
     with new_file(SELF, tmp_path / "copy.h5") as out:
