@@ -1,7 +1,5 @@
 """Errors that hpcml raises deliberately, each with its exit code."""
 
-from __future__ import annotations
-
 import difflib
 import errno
 import re

@@ -1,7 +1,5 @@
 """Declaration and checks of options: a frozen dataclass defines flags, help and TOML keys."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import math

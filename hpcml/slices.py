@@ -1,7 +1,5 @@
 """Slices of rows, between which a rank checks whether to stop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -19,7 +17,7 @@ StopCheck = Callable[[], None]  # raises an exception to stop the work
 def no_stop_check() -> None: ...
 
 
-def stop_at(signals: StopSignals, doing: str) -> StopCheck:
+def stop_at(signals: "StopSignals", doing: str) -> StopCheck:
     """Return a check that raises Interrupted after a signal while nothing is written yet; `doing`: a gerund."""
 
     def check_stop() -> None:

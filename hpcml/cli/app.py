@@ -1,7 +1,5 @@
 """The program `hpcml`. Only the module of the command on the command line is imported."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re
@@ -50,7 +48,7 @@ def build(*tokens: str) -> App:
     return app
 
 
-def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None = None) -> None:
+def run(tokens: list[str], connect: "Callable[[], mpi.Comm]", guard: "Guard | None" = None) -> None:
     """Parse the command line, start MPI with `connect`, and run the command. Raises ConfigError before MPI starts."""
     quiet, verbose = QUIET in tokens, VERBOSE in tokens
     operation = parse(tokens)

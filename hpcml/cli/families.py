@@ -3,8 +3,6 @@
 COMMANDS groups all commands; a test checks that none is missing. The entry of a method in `hpcml.methods.registry` has its group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import partial
 from importlib import import_module
@@ -97,7 +95,7 @@ def arrange(app: App, groups: Mapping[str, Iterable[str]]) -> None:
                 app[name].group, app[name].sort_key = group, order
 
 
-def print_group(width: int, console: Console, _: ConsoleOptions, panel: HelpPanel) -> None:
+def print_group(width: int, console: "Console", _: "ConsoleOptions", panel: "HelpPanel") -> None:
     """Print a group without a frame, so that all groups fit a screen; `width`: minimum width of the names."""
     from rich.table import Table
     from rich.text import Text

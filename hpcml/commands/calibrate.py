@@ -1,7 +1,5 @@
 """`hpcml calibrate MODEL DATA`, and `hpcml.calibrate(model, data)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,7 +36,7 @@ class Calibrate(Operation["CalibrationReport"]):
     force: Flag = False
     """Replace the output, or the sigmoids of the model, if they exist."""
 
-    def execute(self, session: Session) -> CalibrationReport:
+    def execute(self, session: Session) -> "CalibrationReport":
         """The report as a text, with slope and offset of each label as `sigmoids`. Collective over the session."""
         from hpcml.evaluation.thresholds import calibrate
         from hpcml.run.session import open_model_and_dataset

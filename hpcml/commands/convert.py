@@ -1,7 +1,5 @@
 """`hpcml convert SOURCE INPUT... -o OUTPUT`, and `hpcml.convert(source, input, output)`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,7 +51,7 @@ class Convert(Operation["ConvertReport"]):
     def options_for(cls, values: Mapping[str, Any]) -> tuple[type, str]:
         return options_class(find_source(values["source"]).options), f"convert {values['source']}"
 
-    def execute(self, session: Session) -> ConvertReport:
+    def execute(self, session: Session) -> "ConvertReport":
         """The report as a text. Collective over the session."""
         from hpcml.conversion.convert import convert
 

@@ -1,7 +1,5 @@
 """`hpcml cv METHOD... DATA...`, and `hpcml.cross_validate(methods, data)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -42,7 +40,7 @@ class CrossValidate(CvOptions, Operation["CrossValidation"]):
 
     files: ClassVar = {"output": "write_csv"}
 
-    def execute(self, session: Session) -> CrossValidation:
+    def execute(self, session: Session) -> "CrossValidation":
         """The table; `str` formats it. Collective over the session."""
         from hpcml.crossval.methods import divide_names
         from hpcml.crossval.tasks import cross_validate

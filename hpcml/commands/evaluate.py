@@ -1,7 +1,5 @@
 """`hpcml evaluate MODEL DATA`, and `hpcml.evaluate(model, data)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -55,7 +53,7 @@ class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
 
     results: ClassVar = {"measures": "BioasqEvaluation", "": "Evaluation"}
 
-    def execute(self, session: Session) -> Evaluation | BioasqEvaluation:
+    def execute(self, session: Session) -> "Evaluation | BioasqEvaluation":
         """The measures, the same on all ranks; with `measures` those of BioASQ. Collective over the session."""
         from hpcml.evaluation.bioasq import evaluate_bioasq
         from hpcml.evaluation.evaluate import evaluate
@@ -73,7 +71,7 @@ class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
             hint_at_low_recall(log, result, model, dataset)
             return result
 
-    def format_result(self, result: Evaluation | BioasqEvaluation) -> str:
+    def format_result(self, result: "Evaluation | BioasqEvaluation") -> str:
         return str(result) if self.measures is not None else joined(result.describe(self.best))  # type: ignore[call-arg]
 
 

@@ -1,7 +1,5 @@
 """`hpcml job COMMAND ... --scheduler slurm`."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

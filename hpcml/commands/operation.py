@@ -5,8 +5,6 @@ unless their `Parameter` has a name. `hpcml.options.Range`, `Only` and `NotWith`
 command starts. Type checkers, editors and `help` read the functions in `hpcml/__init__.pyi`, which `python -m launch.stub` writes.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

@@ -1,7 +1,5 @@
 """`hpcml predict MODEL DATA -o OUTPUT`, and `hpcml.predict(model, data, output)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
@@ -63,7 +61,7 @@ class Predict(Operation[Path]):
     force: Flag = False
     """Replace the output if it exists."""
 
-    def execute(self, session: Session) -> Path:
+    def execute(self, session: Session) -> "Path":
         """The path of the output. Collective over the session."""
         from hpcml.files.lines import line_limit
         from hpcml.model.open import share_model

@@ -1,7 +1,5 @@
 """`hpcml report RUN... -o PAGE`, and `hpcml.report(runs, output)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -41,7 +39,7 @@ class ReportPage(Operation[Path]):
     force: Flag = False
     """Replace the page if it exists."""
 
-    def execute(self, session: Session) -> Path:
+    def execute(self, session: Session) -> "Path":
         """The path of the page. Collective over the session."""
         from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """`hpcml retrain RUN DATA -o RUN`, and `hpcml.retrain(run, data, output)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,7 +34,7 @@ class Retrain(TrainingOperation["TrainReport"]):
     time_limit: Seconds = None
     """Seconds of training (without loading) after which to write a checkpoint and stop with exit code 75. Default: no limit."""
 
-    def execute(self, session: Session) -> TrainReport:
+    def execute(self, session: Session) -> "TrainReport":
         """The report as a text, with the path of the model as `model`. Collective over the session."""
         from hpcml.methods.retrain import retrain
         from hpcml.run.session import Target

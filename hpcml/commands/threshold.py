@@ -1,7 +1,5 @@
 """`hpcml threshold MODEL DATA --measure MEASURE`, and `hpcml.threshold(model, data, measure)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -55,7 +53,7 @@ class Threshold(Operation["ThresholdReport"]):
     force: Flag = False
     """Replace the output, or the thresholds of the model, if they exist."""
 
-    def execute(self, session: Session) -> ThresholdReport:
+    def execute(self, session: Session) -> "ThresholdReport":
         """The report as a text. Collective over the session."""
         from hpcml.evaluation.thresholds import ThresholdSearch, threshold
         from hpcml.run.session import open_model_and_dataset

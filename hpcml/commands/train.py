@@ -1,7 +1,5 @@
 """`hpcml train METHOD DATA -o RUN`, and `hpcml.train(method, data, output)`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -52,7 +50,7 @@ class Train(TrainingOperation["Report"]):
     def can_resume(self) -> bool:
         return hasattr(self.options, "checkpoint_every")
 
-    def execute(self, session: Session) -> Report:
+    def execute(self, session: Session) -> "Report":
         """The report as a text, with the path of the model as `model`. Collective over the session."""
         from hpcml.methods.registry import train
         from hpcml.run.session import Target

@@ -1,7 +1,5 @@
 """Labels that a model ranks no better than chance, with the most likely reason, and labels with nearly the same rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple

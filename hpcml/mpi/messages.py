@@ -3,8 +3,6 @@
 A message is a list of arrays, which mpi4py pickles; messages between two ranks arrive in the order in which they were sent.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 

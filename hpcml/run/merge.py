@@ -1,7 +1,5 @@
 """Merging of runs: models of label parts (`--label-part`) into one run, and runs of a sweep over options into a table."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

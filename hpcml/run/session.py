@@ -1,7 +1,5 @@
 """The arguments of a trainer besides data and options: ranks, log, signals, and the output folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -47,7 +45,7 @@ def open_shared_dataset(session: Session, path: Path | str) -> Iterator[DataFile
 
 @contextmanager
 def open_model_and_dataset(
-    session: Session, model: Path | str | Trained, data: Path | str, threshold: float | None = None
+    session: Session, model: "Path | str | Trained", data: Path | str, threshold: float | None = None
 ) -> Iterator[tuple[Any, DataFile]]:
     from hpcml.model.open import share_model
 
