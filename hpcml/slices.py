@@ -1,12 +1,9 @@
 """Slices of rows, between which a rank checks whether to stop."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from hpcml.errors import Interrupted
-
-if TYPE_CHECKING:
-    from hpcml.signals import StopSignals
+from hpcml.signals import StopSignals
 
 SLICE_VALUES = 1 << 20  # values of a slice: well below half a second, even from a disk
 ROW_VALUES = 64  # cost of a row, in values, in addition to its values
@@ -17,7 +14,7 @@ StopCheck = Callable[[], None]  # raises an exception to stop the work
 def no_stop_check() -> None: ...
 
 
-def stop_at(signals: "StopSignals", doing: str) -> StopCheck:
+def stop_at(signals: StopSignals, doing: str) -> StopCheck:
     """Return a check that raises Interrupted after a signal while nothing is written yet; `doing`: a gerund."""
 
     def check_stop() -> None:

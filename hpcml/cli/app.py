@@ -13,8 +13,8 @@ import cyclopts
 from cyclopts import App
 
 from hpcml.cli.config_files import check_text, read_config_files, shorten
-from hpcml.cli.families import ABOUT, COMMANDS, arrange, explain_foreign_option, import_operation, make_family_app
-from hpcml.commands.operation import OUTPUT, Operation, TrainingOperation, format_help, make_command
+from hpcml.cli.families import ABOUT, COMMANDS, arrange, explain_foreign_option, make_family_app
+from hpcml.commands.operation import OUTPUT, Operation, TrainingOperation, format_help, import_operation, make_command
 from hpcml.errors import ConfigError, OptionError, nearest_name, option_flag, reason_and_hint
 from hpcml.log import Log, say
 from hpcml.signals import StopSignals

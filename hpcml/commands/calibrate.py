@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, make_function
+from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session
 from hpcml.options import Flag
 
 if TYPE_CHECKING:
@@ -43,6 +43,3 @@ class Calibrate(Operation["CalibrationReport"]):
 
         with open_model_and_dataset(session, self.model, self.data) as (model, dataset):
             return calibrate(session.comm, model, dataset, self.split, self.output, self.force, session.log)
-
-
-calibrate = make_function(Calibrate)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session, make_function
+from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.sources import SOURCES, find_source, options_class
 from hpcml.options import Flag
@@ -57,6 +57,3 @@ class Convert(Operation["ConvertReport"]):
 
         inputs, options = list(self.input or ()), ConvertOptions(**vars(self.options))
         return convert(session.comm, self.source, inputs, self.output, options, self.force, session.log)
-
-
-convert = make_function(Convert)

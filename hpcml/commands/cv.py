@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from hpcml.commands.operation import HIDDEN, OUTPUT, Operation, PathLike, Paths, Session, Strings, check_outputs, make_function
+from hpcml.commands.operation import HIDDEN, OUTPUT, Operation, PathLike, Paths, Session, Strings, check_outputs
 from hpcml.crossval.options import CvOptions
 from hpcml.options import Flag, Only
 
@@ -50,6 +50,3 @@ class CrossValidate(CvOptions, Operation["CrossValidation"]):
         methods, data = run_on_root(session.comm, "looking for the data", lambda: divide_names(names))
         check_outputs(session, self.force, [path for path, _ in data], output=self.output)
         return cross_validate(session.comm, methods, data, session.log, self)
-
-
-cross_validate = make_function(CrossValidate, "cross_validate")

@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, Operation, PathLike, Session, check_outputs, make_function
+from hpcml.commands.operation import OUTPUT, Operation, PathLike, Session, check_outputs
 from hpcml.log import joined
 from hpcml.options import Flag, Only, Range
 
@@ -53,6 +53,3 @@ class FindDuplicates(Operation["Duplicates"]):
 
     def format_result(self, result: "Duplicates") -> str:
         return joined(result.describe(self.top))
-
-
-duplicates = make_function(FindDuplicates)

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias, Union
 
-from hpcml.commands.operation import HIDDEN, AnyModel, Operation, PathLike, Session, Strings, check_outputs, make_function
+from hpcml.commands.operation import HIDDEN, AnyModel, Operation, PathLike, Session, Strings, check_outputs
 from hpcml.errors import OptionError
 from hpcml.options import Flag, NotWith, Only, Range, Several
 
@@ -95,6 +95,3 @@ class Explain(Operation[Answer]):
             if self.wrong is not None:
                 return most_wrong(comm, model, dataset, split, self.label, self.wrong, log, self.titles)
             return find_unlearnt(comm, model, dataset, split, log)
-
-
-explain = make_function(Explain)

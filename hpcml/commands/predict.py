@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, make_function
+from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session
 from hpcml.options import Flag, Name, NotWith, Only, Range
 
 DATASET, TEXT, LINES, TABLE = "a dataset", "svmlight text", "lines of text", "a table (csv, tsv, parquet)"
@@ -94,6 +94,3 @@ class Predict(Operation[Path]):
             else:
                 predict(comm, model, dataset, self.split, output, self.force, log, self.top, self.format)
         return output
-
-
-predict = make_function(Predict)

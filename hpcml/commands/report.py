@@ -4,7 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session, make_function
+from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session
 from hpcml.errors import ConfigError, OptionError, repeated
 from hpcml.log import plural
 from hpcml.options import Flag
@@ -72,6 +72,3 @@ class ReportPage(Operation[Path]):
 
         mpi.run_on_root(comm, f"writing {output}", write)
         return output
-
-
-report = make_function(ReportPage)

@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, make_function
+from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation
 from hpcml.options import Seconds
 
 if TYPE_CHECKING:
@@ -40,6 +40,3 @@ class Retrain(TrainingOperation["TrainReport"]):
         from hpcml.run.session import Target
 
         return retrain(session, self.run, self.data, Target(self.output, self.force, self.resume), self.time_limit)
-
-
-retrain = make_function(Retrain)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, make_function
+from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session
 from hpcml.options import Flag, Range
 
 if TYPE_CHECKING:
@@ -61,6 +61,3 @@ class Threshold(Operation["ThresholdReport"]):
         search = ThresholdSearch(self.measure, self.method, self.min_positives, self.chance)
         with open_model_and_dataset(session, self.model, self.data) as (model, dataset):
             return threshold(session.comm, model, dataset, self.split, search, self.output, self.force, session.log)
-
-
-threshold = make_function(Threshold)

@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, make_function
+from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation
 
 if TYPE_CHECKING:
     from hpcml.methods.method import Report
@@ -56,6 +56,3 @@ class Train(TrainingOperation["Report"]):
         from hpcml.run.session import Target
 
         return train(self.method, session, self.data, Target(self.output, self.force, self.resume), self.options)
-
-
-train = make_function(Train)

@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, make_function
+from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation
 from hpcml.tuning.options import TuneOptions
 
 if TYPE_CHECKING:
@@ -41,6 +41,3 @@ class Tune(TrainingOperation["TuneReport"]):
     def format_result(self, result: "TuneReport") -> str:
         """Return the report of the training; the chosen settings are in the log."""
         return str(result.trained)
-
-
-tune = make_function(Tune)

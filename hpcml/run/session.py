@@ -4,15 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.log import Log
+from hpcml.model.trained import Trained
 from hpcml.signals import StopSignals
-
-if TYPE_CHECKING:
-    from hpcml.model.trained import Trained
 
 
 @dataclass
@@ -45,7 +43,7 @@ def open_shared_dataset(session: Session, path: Path | str) -> Iterator[DataFile
 
 @contextmanager
 def open_model_and_dataset(
-    session: Session, model: "Path | str | Trained", data: Path | str, threshold: float | None = None
+    session: Session, model: Path | str | Trained, data: Path | str, threshold: float | None = None
 ) -> Iterator[tuple[Any, DataFile]]:
     from hpcml.model.open import share_model
 
