@@ -40,7 +40,6 @@ from importlib import import_module
 
 # The public Python API. A name is imported when it is first used, so that `import hpcml` starts neither MPI nor numba.
 _NAMES = {
-    "hpcml.commands.cv": "cross_validate",
     "hpcml.crossval.table": "CrossValidation",
     "hpcml.dataset": "Dataset",
     "hpcml.evaluation.matrices": "evaluate_scores",
@@ -57,15 +56,17 @@ _NAMES = {
     "hpcml.prediction.loaded": "LoadedModel ScoredLabel load",
     "hpcml.prediction.saved": "save",
 }
-_COMMANDS = "calibrate convert duplicates evaluate explain predict report retrain threshold train tune"
-_API = {name: f"hpcml.commands.{name}" for name in _COMMANDS.split()}
-_API |= {name: module for module, names in _NAMES.items() for name in names.split()}
-__all__ = ["__version__", *sorted(_API)]
+_FUNCTIONS = "calibrate convert cross_validate duplicates evaluate explain predict report retrain threshold train tune"
+_API = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = ["__version__", *sorted([*_API, *_FUNCTIONS.split()])]
 
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
         return import_module("hpcml.version").version()
+    if name in _FUNCTIONS.split():
+        operation = import_module("hpcml.commands.operation")
+        return operation.make_function(operation.import_operation({"cross_validate": "cv"}.get(name, name)), name)
     if name in _API:
         return getattr(import_module(_API[name]), name)
     raise AttributeError(f"module 'hpcml' has no attribute {name!r}")

@@ -1,7 +1,5 @@
 """The program `hpcml`: it prints one sentence and sets an exit code for a user's mistake, and a traceback for a bug."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys
@@ -44,7 +42,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def connect(guard: Guard) -> mpi.Comm:
+def connect(guard: "Guard") -> "mpi.Comm":
     if lack := loading.lacking(loading.START_BYTES):
         raise MemoryError(lack)
     with loading.in_time():
@@ -55,7 +53,7 @@ def connect(guard: Guard) -> mpi.Comm:
     return comm
 
 
-def run(tokens: list[str], guard: Guard) -> int:
+def run(tokens: list[str], guard: "Guard") -> int:
     from hpcml.cli import app as cli
     from hpcml.cli.guard import write_exit_code
     from hpcml.errors import EXIT_USER, HpcmlError, is_out_of_memory, out_of_memory

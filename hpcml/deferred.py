@@ -7,8 +7,6 @@ package of ABSENT, which libraries import only to support its users, appears to 
 Only the program does this (`hpcml.__main__`), never another process that imports hpcml.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Sequence

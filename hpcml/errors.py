@@ -1,7 +1,5 @@
 """Errors that hpcml raises deliberately, each with its exit code."""
 
-from __future__ import annotations
-
 import difflib
 import errno
 import re
@@ -69,10 +67,7 @@ class DataError(HpcmlError):
 
 
 class BadRecordsError(DataError):
-    """Records of an input are invalid; the message has a line for each."""
-
-    def __init__(self, sentence: str, *records: str) -> None:
-        super().__init__(sentence, *records)
+    """Records of an input are invalid; the arguments are a sentence and a line for each."""
 
     def __str__(self) -> str:
         return joined([f"{self.args[0]}:", *(f"  {each}" for each in self.args[1:])])

@@ -4,8 +4,6 @@ A shell inside a job step passes these variables on to commands that no launcher
 has a launcher among its ancestors, and a rank of MPICH also has an open socket to it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import select

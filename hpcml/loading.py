@@ -4,8 +4,6 @@ OpenBLAS, which NumPy and SciPy contain, allocates memory for each thread while 
 versions endlessly, while the loader holds Python's lock: no signal handler and no other thread runs.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import signal

@@ -1,7 +1,5 @@
 """Messages for people, from rank 0: to stderr or a logger and, in a run folder, to log.txt."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

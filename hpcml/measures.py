@@ -10,8 +10,6 @@ value of 0 would hide the cost of false labels on such rows; a value of 1 would 
 have labels.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

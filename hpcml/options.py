@@ -1,7 +1,5 @@
 """Declaration and checks of options: a frozen dataclass defines flags, help and TOML keys."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import math
@@ -85,6 +83,17 @@ def option_help(kind: type) -> dict[str, str]:
 
 def default_value(option: Field) -> object:
     return option.default if option.default_factory is MISSING else option.default_factory()
+
+
+def command_flags(options: Any, *omitted: str) -> list[str]:
+    """Return the flags of the options that differ from their defaults."""
+    words = []
+    for option in fields(options):
+        name, value = option_flag(option.name), getattr(options, option.name)
+        if option.name not in omitted and value != default_value(option):
+            for each in value if isinstance(value, tuple) else (value,):
+                words.append(f"--{name}" if each is True else f"--no-{name}" if each is False else f"--{name}={each}")
+    return words
 
 
 class Range:

@@ -1,7 +1,5 @@
 """Counter-based random numbers: a pure function of (seed, purpose, global index), never of the rank."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

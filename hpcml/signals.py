@@ -1,7 +1,5 @@
 """Signals: stop requests set a flag; before other signals end the process, unfinished files are removed."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +16,7 @@ class StopSignals:
     seen = False
     first = 0  # number of the first signal
 
-    def __enter__(self) -> StopSignals:
+    def __enter__(self) -> "StopSignals":
         def note(number: int, _frame: FrameType | None) -> None:
             self.seen, self.first = True, self.first or number
 

@@ -1,7 +1,5 @@
 """The program `hpcml`. Only the module of the command on the command line is imported."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re
@@ -15,8 +13,8 @@ import cyclopts
 from cyclopts import App
 
 from hpcml.cli.config_files import check_text, read_config_files, shorten
-from hpcml.cli.families import ABOUT, COMMANDS, arrange, explain_foreign_option, import_operation, make_family_app
-from hpcml.commands.operation import OUTPUT, Operation, TrainingOperation, format_help, make_command
+from hpcml.cli.families import ABOUT, COMMANDS, arrange, explain_foreign_option, make_family_app
+from hpcml.commands.operation import OUTPUT, Operation, TrainingOperation, format_help, import_operation, make_command
 from hpcml.errors import ConfigError, OptionError, nearest_name, option_flag, reason_and_hint
 from hpcml.log import Log, say
 from hpcml.signals import StopSignals
@@ -50,7 +48,7 @@ def build(*tokens: str) -> App:
     return app
 
 
-def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None = None) -> None:
+def run(tokens: list[str], connect: "Callable[[], mpi.Comm]", guard: "Guard | None" = None) -> None:
     """Parse the command line, start MPI with `connect`, and run the command. Raises ConfigError before MPI starts."""
     quiet, verbose = QUIET in tokens, VERBOSE in tokens
     operation = parse(tokens)

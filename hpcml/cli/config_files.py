@@ -31,12 +31,8 @@ def read_config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.confi
         text = read_small(path)
         try:
             files.append((path, tomllib.loads(text)))
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{path}: not a TOML file: {shorten(str(error))}") from None
-        except ValueError:  # raised by int() and by dates
-            raise ConfigError(f"{path}: a number with thousands of digits, or an invalid date; correct it") from None
-        except RecursionError:
-            raise ConfigError(f"{path}: nested too deeply; expected lines KEY = VALUE") from None
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{path}: not a TOML file: {shorten(str(error))}; expected lines KEY = VALUE") from None
     for path, keys in files:
         in_file = keys.pop("method", method)
         _check_value(path, "method", in_file or "", str)

@@ -3,17 +3,14 @@
 COMMANDS groups all commands; a test checks that none is missing. The entry of a method in `hpcml.methods.registry` has its group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import partial
-from importlib import import_module
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cyclopts import App, Group
 
-from hpcml.commands.operation import make_command
+from hpcml.commands.operation import import_operation, make_command
 from hpcml.errors import ConfigError, nearest
 from hpcml.options import option_flag
 
@@ -35,13 +32,6 @@ ABOUT = {
     "plan": "Estimate memory, disk space and time of a training run.",
     "convert": "Convert texts or tables of numbers to a dataset.",
 }
-
-
-def import_operation(name: str) -> Any:
-    """Return the class of a command: the only one that its module in `hpcml.commands` defines."""
-    module = import_module(f"hpcml.commands.{name}")
-    (kind,) = (each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__)
-    return kind
 
 
 def make_family_app(tokens: list[str]) -> App:
@@ -97,7 +87,7 @@ def arrange(app: App, groups: Mapping[str, Iterable[str]]) -> None:
                 app[name].group, app[name].sort_key = group, order
 
 
-def print_group(width: int, console: Console, _: ConsoleOptions, panel: HelpPanel) -> None:
+def print_group(width: int, console: "Console", _: "ConsoleOptions", panel: "HelpPanel") -> None:
     """Print a group without a frame, so that all groups fit a screen; `width`: minimum width of the names."""
     from rich.table import Table
     from rich.text import Text

@@ -1,11 +1,9 @@
 """`hpcml calibrate MODEL DATA`, and `hpcml.calibrate(model, data)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, make_function
+from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session
 from hpcml.options import Flag
 
 if TYPE_CHECKING:
@@ -38,13 +36,10 @@ class Calibrate(Operation["CalibrationReport"]):
     force: Flag = False
     """Replace the output, or the sigmoids of the model, if they exist."""
 
-    def execute(self, session: Session) -> CalibrationReport:
+    def execute(self, session: Session) -> "CalibrationReport":
         """The report as a text, with slope and offset of each label as `sigmoids`. Collective over the session."""
         from hpcml.evaluation.thresholds import calibrate
         from hpcml.run.session import open_model_and_dataset
 
         with open_model_and_dataset(session, self.model, self.data) as (model, dataset):
             return calibrate(session.comm, model, dataset, self.split, self.output, self.force, session.log)
-
-
-calibrate = make_function(Calibrate)

@@ -1,7 +1,5 @@
 """`hpcml check FOLDER`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,7 +33,7 @@ class Check(Operation["tuple[Findings, Digests]"]):
     force: Annotated[Flag, Only("json")] = False
     """Replace the JSON file if it exists."""
 
-    def execute(self, session: Session) -> tuple[Findings, Digests]:
+    def execute(self, session: Session) -> "tuple[Findings, Digests]":
         from hpcml.check.check import check, check_bits
 
         if not self.bits:

@@ -1,12 +1,10 @@
 """`hpcml convert SOURCE INPUT... -o OUTPUT`, and `hpcml.convert(source, input, output)`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session, make_function
+from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.sources import SOURCES, find_source, options_class
 from hpcml.options import Flag
@@ -53,12 +51,9 @@ class Convert(Operation["ConvertReport"]):
     def options_for(cls, values: Mapping[str, Any]) -> tuple[type, str]:
         return options_class(find_source(values["source"]).options), f"convert {values['source']}"
 
-    def execute(self, session: Session) -> ConvertReport:
+    def execute(self, session: Session) -> "ConvertReport":
         """The report as a text. Collective over the session."""
         from hpcml.conversion.convert import convert
 
         inputs, options = list(self.input or ()), ConvertOptions(**vars(self.options))
         return convert(session.comm, self.source, inputs, self.output, options, self.force, session.log)
-
-
-convert = make_function(Convert)

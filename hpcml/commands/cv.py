@@ -1,11 +1,9 @@
 """`hpcml cv METHOD... DATA...`, and `hpcml.cross_validate(methods, data)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from hpcml.commands.operation import HIDDEN, OUTPUT, Operation, PathLike, Paths, Session, Strings, check_outputs, make_function
+from hpcml.commands.operation import HIDDEN, OUTPUT, Operation, PathLike, Paths, Session, Strings, check_outputs
 from hpcml.crossval.options import CvOptions
 from hpcml.options import Flag, Only
 
@@ -42,7 +40,7 @@ class CrossValidate(CvOptions, Operation["CrossValidation"]):
 
     files: ClassVar = {"output": "write_csv"}
 
-    def execute(self, session: Session) -> CrossValidation:
+    def execute(self, session: Session) -> "CrossValidation":
         """The table; `str` formats it. Collective over the session."""
         from hpcml.crossval.methods import divide_names
         from hpcml.crossval.tasks import cross_validate
@@ -52,6 +50,3 @@ class CrossValidate(CvOptions, Operation["CrossValidation"]):
         methods, data = run_on_root(session.comm, "looking for the data", lambda: divide_names(names))
         check_outputs(session, self.force, [path for path, _ in data], output=self.output)
         return cross_validate(session.comm, methods, data, session.log, self)
-
-
-cross_validate = make_function(CrossValidate, "cross_validate")

@@ -1,11 +1,9 @@
 """`hpcml duplicates DATA`, and `hpcml.duplicates(data)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, Operation, PathLike, Session, check_outputs, make_function
+from hpcml.commands.operation import OUTPUT, Operation, PathLike, Session, check_outputs
 from hpcml.log import joined
 from hpcml.options import Flag, Only, Range
 
@@ -44,7 +42,7 @@ class FindDuplicates(Operation["Duplicates"]):
     force: Annotated[Flag, Only("output", "csv", "json")] = False
     """Replace the files if they exist."""
 
-    def execute(self, session: Session) -> Duplicates:
+    def execute(self, session: Session) -> "Duplicates":
         """The report as a text on all ranks, with the consistency of each label as `labels`. Collective over the session."""
         from hpcml.near_duplicates.search import find_duplicates
         from hpcml.run.session import open_shared_dataset
@@ -53,8 +51,5 @@ class FindDuplicates(Operation["Duplicates"]):
             check_outputs(session, self.force, [dataset.path], output=self.output, csv=self.csv, json=self.json)
             return find_duplicates(session.comm, dataset, self.split, self.similarity, self.output, session.log)
 
-    def format_result(self, result: Duplicates) -> str:
+    def format_result(self, result: "Duplicates") -> str:
         return joined(result.describe(self.top))
-
-
-duplicates = make_function(FindDuplicates)

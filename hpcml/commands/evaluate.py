@@ -1,11 +1,9 @@
 """`hpcml evaluate MODEL DATA`, and `hpcml.evaluate(model, data)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from hpcml.commands.operation import HIDDEN, AnyModel, Integers, Operation, PathLike, Session, check_outputs, make_function
+from hpcml.commands.operation import HIDDEN, AnyModel, Integers, Operation, PathLike, Session, check_outputs
 from hpcml.log import joined
 from hpcml.options import Flag, NotWith, Only, Range
 
@@ -55,7 +53,7 @@ class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
 
     results: ClassVar = {"measures": "BioasqEvaluation", "": "Evaluation"}
 
-    def execute(self, session: Session) -> Evaluation | BioasqEvaluation:
+    def execute(self, session: Session) -> "Evaluation | BioasqEvaluation":
         """The measures, the same on all ranks; with `measures` those of BioASQ. Collective over the session."""
         from hpcml.evaluation.bioasq import evaluate_bioasq
         from hpcml.evaluation.evaluate import evaluate
@@ -70,11 +68,8 @@ class Evaluate(Operation["Evaluation | BioasqEvaluation"]):
             if self.measures is not None:
                 return evaluate_bioasq(comm, model, dataset, split, self.descriptors, log)
             result = evaluate(comm, model, dataset, split, log, None if self.labels is None else list(self.labels))
-            hint_at_low_recall(log, result, model, dataset)
+            hint_at_low_recall(log, result, model)
             return result
 
-    def format_result(self, result: Evaluation | BioasqEvaluation) -> str:
+    def format_result(self, result: "Evaluation | BioasqEvaluation") -> str:
         return str(result) if self.measures is not None else joined(result.describe(self.best))  # type: ignore[call-arg]
-
-
-evaluate = make_function(Evaluate)

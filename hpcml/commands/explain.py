@@ -1,12 +1,10 @@
 """`hpcml explain MODEL`, and `hpcml.explain(model)`."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias, Union
 
-from hpcml.commands.operation import HIDDEN, AnyModel, Operation, PathLike, Session, Strings, check_outputs, make_function
+from hpcml.commands.operation import HIDDEN, AnyModel, Operation, PathLike, Session, Strings, check_outputs
 from hpcml.errors import OptionError
 from hpcml.options import Flag, NotWith, Only, Range, Several
 
@@ -72,7 +70,7 @@ class Explain(Operation[Answer]):
             if self.data is None and getattr(self, name) not in ((), None, False):
                 raise OptionError(name, getattr(self, name), "needs the dataset; give DATA after the model")
 
-    def execute(self, session: Session) -> Answer:
+    def execute(self, session: Session) -> "Answer":
         """By default an `Explanation` on rank 0 and None on other ranks; its `labels` are all labels.
 
         With `row` a `WhyRows`, with `wrong` a `MostWrong`, with `unlearnt` a `Learnability`, on all ranks. `str` formats each of
@@ -97,6 +95,3 @@ class Explain(Operation[Answer]):
             if self.wrong is not None:
                 return most_wrong(comm, model, dataset, split, self.label, self.wrong, log, self.titles)
             return find_unlearnt(comm, model, dataset, split, log)
-
-
-explain = make_function(Explain)

@@ -1,7 +1,5 @@
 """`hpcml info FILE`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`hpcml job COMMAND ... --scheduler slurm`."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -14,9 +12,9 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from hpcml.commands.operation import HIDDEN, Operation, Session, Strings, TrainingOperation
-from hpcml.errors import EXIT_RESUMABLE, ConfigError, OptionError, option_flag
+from hpcml.errors import EXIT_RESUMABLE, ConfigError, OptionError
 from hpcml.log import say
-from hpcml.options import Flag, Range, check_rules, default_value
+from hpcml.options import Flag, Range, check_rules, command_flags
 from hpcml.planning.schedulers import AGAIN, DIRECTIVES, LAUNCHERS, NETMOD, ONCE, PREFIX, REQUEUE, SCHEDULERS, SUBMIT
 
 MAX_STARTS = 20  # of a run; its job is then not queued again
@@ -143,10 +141,4 @@ class JobScript(Operation[str]):
 
     @property
     def command_line(self) -> str:
-        words = ["hpcml", "job"]
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name not in ("command", "operation") and value != default_value(field):
-                flag, values = f"--{option_flag(field.name)}", value if isinstance(value, tuple) else (value,)
-                words += [flag if each is True else f"{flag}={each}" for each in values]
-        return shlex.join([*words, "--", *self.command])
+        return shlex.join(["hpcml", "job", *command_flags(self, "command", "operation"), "--", *self.command])

@@ -1,7 +1,6 @@
 """`hpcml merge RUN... -o OUTPUT`."""
 
-from __future__ import annotations
-
+from collections.abc import Collection
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
@@ -30,9 +29,12 @@ class Merge(Operation[str]):
         from hpcml.run.merge import merge_models, merge_sweep
         from hpcml.run.session import Target
 
+        def free(method: str) -> Collection[str]:
+            return method_named(method).free_keys
+
         runs = list(self.runs)
         if not runs:
             raise ConfigError("missing RUNS: name the run folders to merge")
         if self.output.suffix == ".csv":
-            return str(merge_sweep(session.comm, runs, self.output, self.force, lambda method: method_named(method).free_keys))
-        return str(merge_models(session, runs, Target(self.output, self.force), lambda method: method_named(method).free_keys))
+            return merge_sweep(session.comm, runs, self.output, self.force, free)
+        return merge_models(session, runs, Target(self.output, self.force), free)

@@ -5,8 +5,6 @@ unless their `Parameter` has a name. `hpcml.options.Range`, `Only` and `NotWith`
 command starts. Type checkers, editors and `help` read the functions in `hpcml/__init__.pyi`, which `python -m launch.stub` writes.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
@@ -14,7 +12,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from numbers import Real
 from operator import methodcaller
 from pathlib import Path
@@ -35,7 +34,6 @@ from typing import (
 
 from cyclopts import Parameter, Token
 
-from hpcml import loading
 from hpcml.errors import ConfigError, OptionError, nearest
 from hpcml.options import Or, check_rules, default_value, iterate_types, option_help
 
@@ -216,8 +214,16 @@ class PythonParameter(NamedTuple):
     families: tuple[str, ...] = ()
 
 
-def make_function(kind: type[Operation[R]], name: str = "") -> Callable[..., R]:
-    """Return the Python function of a command, whose parameters are the fields. Default name: the module's."""
+def import_operation(name: str) -> Any:
+    """Return the class of a command: the only one that its module in `hpcml.commands` defines."""
+    module = import_module(f"hpcml.commands.{name}")
+    (kind,) = (each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__)
+    return kind
+
+
+@cache
+def make_function(kind: type[Operation[R]], name: str) -> Callable[..., R]:
+    """Return the Python function of a command, whose parameters are the fields."""
     cls: Any = kind
     names, known = [field.name for field in fields(cls) if not field.kw_only], {field.name for field in fields(cls)} - FLAG_ONLY
     required = {field.name for field in fields(cls) if default_value(field) is MISSING} - {"options"}
@@ -232,11 +238,9 @@ def make_function(kind: type[Operation[R]], name: str = "") -> Callable[..., R]:
             values["options"] = make_options(kind_of_options, command, options)
         return make_options(cls, call.__name__, values)()
 
-    if loading.in_program:  # the command line needs no documentation of functions
-        return call
     described: Any = call
-    described.__name__ = described.__qualname__ = name or cls.__module__.rpartition(".")[2]
-    described.__module__, described.kind = cls.__module__, kind
+    described.__name__ = described.__qualname__ = name
+    described.__module__, described.kind = "hpcml", cls
     described.parameters = list(list_parameters(cls))
     described.__doc__ = _write_docstring(cls, described.parameters)
     described.__signature__ = inspect.Signature(

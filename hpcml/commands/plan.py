@@ -1,7 +1,5 @@
 """`hpcml plan METHOD DATA`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +32,7 @@ class PlanTraining(Operation["Plan"]):
 
     families, options_for = Train.families, Train.options_for
 
-    def execute(self, session: Session) -> Plan:
+    def execute(self, session: Session) -> "Plan":
         from hpcml.methods.registry import method_named
         from hpcml.planning.plan import plan
 

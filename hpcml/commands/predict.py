@@ -1,13 +1,11 @@
 """`hpcml predict MODEL DATA -o OUTPUT`, and `hpcml.predict(model, data, output)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, make_function
+from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session
 from hpcml.options import Flag, Name, NotWith, Only, Range
 
 DATASET, TEXT, LINES, TABLE = "a dataset", "svmlight text", "lines of text", "a table (csv, tsv, parquet)"
@@ -63,7 +61,7 @@ class Predict(Operation[Path]):
     force: Flag = False
     """Replace the output if it exists."""
 
-    def execute(self, session: Session) -> Path:
+    def execute(self, session: Session) -> "Path":
         """The path of the output. Collective over the session."""
         from hpcml.files.lines import line_limit
         from hpcml.model.open import share_model
@@ -96,6 +94,3 @@ class Predict(Operation[Path]):
             else:
                 predict(comm, model, dataset, self.split, output, self.force, log, self.top, self.format)
         return output
-
-
-predict = make_function(Predict)

@@ -1,7 +1,5 @@
 """`hpcml prune MODEL DATA --below MAGNITUDE`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -35,7 +33,7 @@ class Prune(Operation["Pruning"]):
     force: Annotated[Flag, Only("output")] = False
     """Replace the output if it exists."""
 
-    def execute(self, session: Session) -> Pruning:
+    def execute(self, session: Session) -> "Pruning":
         from hpcml.evaluation.scored_rows import choose_split
         from hpcml.reduce.prune import prune
         from hpcml.run.session import open_model_and_dataset

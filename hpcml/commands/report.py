@@ -1,12 +1,10 @@
 """`hpcml report RUN... -o PAGE`, and `hpcml.report(runs, output)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session, make_function
+from hpcml.commands.operation import OUTPUT, Operation, PathLike, Paths, Session
 from hpcml.errors import ConfigError, OptionError, repeated
 from hpcml.log import plural
 from hpcml.options import Flag
@@ -41,7 +39,7 @@ class ReportPage(Operation[Path]):
     force: Flag = False
     """Replace the page if it exists."""
 
-    def execute(self, session: Session) -> Path:
+    def execute(self, session: Session) -> "Path":
         """The path of the page. Collective over the session."""
         from datetime import UTC, datetime
 
@@ -74,6 +72,3 @@ class ReportPage(Operation[Path]):
 
         mpi.run_on_root(comm, f"writing {output}", write)
         return output
-
-
-report = make_function(ReportPage)

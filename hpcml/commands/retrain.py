@@ -1,11 +1,9 @@
 """`hpcml retrain RUN DATA -o RUN`, and `hpcml.retrain(run, data, output)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, make_function
+from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation
 from hpcml.options import Seconds
 
 if TYPE_CHECKING:
@@ -36,12 +34,9 @@ class Retrain(TrainingOperation["TrainReport"]):
     time_limit: Seconds = None
     """Seconds of training (without loading) after which to write a checkpoint and stop with exit code 75. Default: no limit."""
 
-    def execute(self, session: Session) -> TrainReport:
+    def execute(self, session: Session) -> "TrainReport":
         """The report as a text, with the path of the model as `model`. Collective over the session."""
         from hpcml.methods.retrain import retrain
         from hpcml.run.session import Target
 
         return retrain(session, self.run, self.data, Target(self.output, self.force, self.resume), self.time_limit)
-
-
-retrain = make_function(Retrain)

@@ -1,7 +1,5 @@
 """`hpcml select FILE -o OUTPUT`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 

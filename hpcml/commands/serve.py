@@ -1,7 +1,5 @@
 """`hpcml serve RUN`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`hpcml split FILE`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 

@@ -1,13 +1,11 @@
 """`hpcml threshold MODEL DATA --measure MEASURE`, and `hpcml.threshold(model, data, measure)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session, make_function
+from hpcml.commands.operation import OUTPUT, AnyModel, Operation, PathLike, Session
 from hpcml.options import Flag, Range
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ class Threshold(Operation["ThresholdReport"]):
     force: Flag = False
     """Replace the output, or the thresholds of the model, if they exist."""
 
-    def execute(self, session: Session) -> ThresholdReport:
+    def execute(self, session: Session) -> "ThresholdReport":
         """The report as a text. Collective over the session."""
         from hpcml.evaluation.thresholds import ThresholdSearch, threshold
         from hpcml.run.session import open_model_and_dataset
@@ -63,6 +61,3 @@ class Threshold(Operation["ThresholdReport"]):
         search = ThresholdSearch(self.measure, self.method, self.min_positives, self.chance)
         with open_model_and_dataset(session, self.model, self.data) as (model, dataset):
             return threshold(session.comm, model, dataset, self.split, search, self.output, self.force, session.log)
-
-
-threshold = make_function(Threshold)

@@ -1,13 +1,11 @@
 """`hpcml train METHOD DATA -o RUN`, and `hpcml.train(method, data, output)`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, make_function
+from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation
 
 if TYPE_CHECKING:
     from hpcml.methods.method import Report
@@ -52,12 +50,9 @@ class Train(TrainingOperation["Report"]):
     def can_resume(self) -> bool:
         return hasattr(self.options, "checkpoint_every")
 
-    def execute(self, session: Session) -> Report:
+    def execute(self, session: Session) -> "Report":
         """The report as a text, with the path of the model as `model`. Collective over the session."""
         from hpcml.methods.registry import train
         from hpcml.run.session import Target
 
         return train(self.method, session, self.data, Target(self.output, self.force, self.resume), self.options)
-
-
-train = make_function(Train)

@@ -1,11 +1,9 @@
 """`hpcml tune DATA -o RUN`, and `hpcml.tune(data, output)`."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation, make_function
+from hpcml.commands.operation import OUTPUT, PathLike, Session, TrainingOperation
 from hpcml.tuning.options import TuneOptions
 
 if TYPE_CHECKING:
@@ -33,16 +31,13 @@ class Tune(TrainingOperation["TuneReport"]):
     options: TuneOptions
     """The options of `hpcml tune`: the names of the flags with `_` for `-`; `lam` is --lambda."""
 
-    def execute(self, session: Session) -> TuneReport:
+    def execute(self, session: Session) -> "TuneReport":
         """The report as a text, with the path of the model as `model`. Collective over the session."""
         from hpcml.run.session import Target
         from hpcml.tuning.tune import tune
 
         return tune(session, self.data, Target(self.output, self.force, self.resume), self.options)
 
-    def format_result(self, result: TuneReport) -> str:
+    def format_result(self, result: "TuneReport") -> str:
         """Return the report of the training; the chosen settings are in the log."""
         return str(result.trained)
-
-
-tune = make_function(Tune)

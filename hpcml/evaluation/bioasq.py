@@ -5,8 +5,6 @@ Bioinformatics 16 (2015). docs/lookup/measures.md defines each measure. Labels u
 (`scored_rows.Missed`), labels of the model that the dataset does not have as wrong.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import closing

@@ -3,8 +3,6 @@
 All results follow from counts, so they have the same bits on any number of ranks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -46,7 +44,7 @@ class Curve:
     def f1(self) -> np.ndarray:
         return f1(self.n_hits, self.n_given, self.n_positive)
 
-    def thinned(self, n: int) -> Curve:
+    def thinned(self, n: int) -> "Curve":
         """Return about n of the points, spaced evenly by recall, including the last one and the one with the largest F1."""
         points = np.searchsorted(self.n_hits, np.linspace(1, max(1, self.n_positive), n))
         best = [int(self.f1.argmax())] if self.scores.size else []

@@ -23,7 +23,7 @@ from hpcml.log import label_with_title, named, plural
 from hpcml.model.linear import Model
 from hpcml.model.scoring import Scorer
 from hpcml.model.trained import Trained
-from hpcml.partition import even_bounds, offsets
+from hpcml.partition import entries_of, even_range, offsets
 
 N_LABELS_SHOWN = 5  # if no label is named
 LABELS_PER_MESSAGE = 256
@@ -94,10 +94,8 @@ class Explanation(ReportedResult):
             if not each.n_weights:
                 yield "  no weights: all rows have the same score"
                 continue
-            cells, others = (
-                [["  feature", "weight", "squared", "share"]],
-                plural(each.n_weights - each.features.size, "other feature"),
-            )
+            cells = [["  feature", "weight", "squared", "share"]]
+            others = plural(each.n_weights - each.features.size, "other feature")
             columns = zip(each.features.tolist(), each.weights.tolist(), strict=True)
             lines = [(named(self.names[feature], LONGEST), f"{weight:.4g}", weight * weight) for feature, weight in columns]
             for name, weight, square in [*lines, (f"({others})", "", each.remaining)]:
@@ -142,9 +140,7 @@ class Features:
 
     def weights(self, label: int) -> tuple[np.ndarray, np.ndarray]:
         columns, w = self.model.row(label)
-        sizes = self.begins[columns + 1] - self.begins[columns]
-        ends = offsets(sizes)
-        positions = np.arange(ends[-1]) + np.repeat(self.begins[columns] - ends[:-1], sizes)
+        sizes, positions = entries_of(self.begins, columns)
         features, weights = self.features[positions], np.repeat(w.astype(np.float64), sizes) * self.factors[positions]
         order = np.argsort(features, kind="stable")
         order = order[weights[order] != 0]
@@ -202,7 +198,7 @@ def explain(comm: mpi.Comm, model: Trained, names: Sequence[str], top: int, ever
         labels = labels_in_text if names or every is False else np.arange(model.n_labels)
         labels = every if isinstance(every, np.ndarray) else labels
         features = Features(model)
-    begin, end = even_bounds(labels.size, comm.size)[comm.rank : comm.rank + 2].tolist()
+    begin, end = even_range(labels.size, comm.rank, comm.size)
     explained: list[LabelWeights] = []
     chunks = (labels[first : min(first + LABELS_PER_MESSAGE, end)].tolist() for first in range(begin, end, LABELS_PER_MESSAGE))
     mpi.stream_to_root(comm, ([features.largest(label, top) for label in chunk] for chunk in chunks), explained.extend)

@@ -25,7 +25,7 @@ import math
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeAlias
@@ -35,7 +35,6 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.labels import log_unlabelled
-from hpcml.data.svmlight import is_text
 from hpcml.errors import ConfigError, DataError, NonFiniteError, OptionError
 from hpcml.evaluation.chance_kernels import hypergeometric_tail
 from hpcml.evaluation.comparable import BY_SCORE, Comparable, probability
@@ -62,7 +61,6 @@ from hpcml.measures import Ranking, best_f1, f1
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 from hpcml.model.trained import CALIBRATION, LOG_ODDS, SIGMOID, THRESHOLDS, Trained
-from hpcml.run.folder import CONFIG, read_config
 
 Columns: TypeAlias = dict[str, np.ndarray]  # one number per label of a model file
 HELD_OUT = "valid"  # the default split
@@ -462,34 +460,25 @@ def summaries_of(held_out: ScoredRows, log: Log) -> list[Summary]:
     return summaries
 
 
-def hint_at_low_recall(log: Log, evaluation: Evaluation, model: Trained, dataset: DataFile) -> None:
+def hint_at_low_recall(log: Log, evaluation: Evaluation, model: Trained) -> None:
     recall, precision = evaluation.macro("recall"), evaluation.macro("precision")
     is_low = math.isnan(precision) or recall < FAR_BELOW * precision  # NaN: no row has a predicted label
     if is_low and int(evaluation.n_positive.sum()) >= FEWEST:
         far = f"macro recall ({recall:.2f}) is far below macro precision ({precision:.2f})"
-        _log_hint(log, "no row gets a label" if math.isnan(precision) else far, model, dataset)
+        _log_hint(log, "no row gets a label" if math.isnan(precision) else far, model)
 
 
-def hint_at_few_labels(log: Log, n_predicted: int, n_rows: int, model: Trained, dataset: DataFile | None = None) -> None:
+def hint_at_few_labels(log: Log, n_predicted: int, n_rows: int, model: Trained) -> None:
     n_trained, counts = int(model.attrs.get("n_rows", 0)), model.labels.get("n_positive", np.zeros(0))
     usual = float(counts.sum()) / max(1, n_trained)
     if n_predicted < FAR_BELOW * usual * n_rows and usual * n_rows >= FEWEST:
         message = f"rows get {n_predicted / n_rows:.2g} labels on average, while training rows have {usual:.2g}"
-        _log_hint(log, message, model, dataset)
+        _log_hint(log, message, model)
 
 
-def _log_hint(log: Log, message: str, model: Trained, dataset: DataFile | None) -> None:
-    """Log the message and a command, on rank 0, if the model is linear and has no thresholds."""
-    if log.rank != 0 or not isinstance(model, Model) or model.threshold_source:
-        return
-    if dataset is not None and HELD_OUT in dataset.split_names():
-        command = shlex.join(["hpcml", "threshold", str(model.path), str(dataset.path)])
-        advice = f"`{command} --measure label` finds thresholds that maximise F1"
-    else:
-        data = "DATA"  # or the dataset of the run, if it still exists
-        with suppress(DataError, OSError, ValueError, KeyError):
-            trained_on = Path(str(read_config(model.path.parent / CONFIG)["data"]))
-            data = str(trained_on) if trained_on.is_file() and not is_text(trained_on) else "DATA"
-        advice = f"`hpcml tune {shlex.quote(data)} --output RUN` trains with thresholds that maximise F1, "
-        advice += "`hpcml threshold` finds them on held-out rows"
-    log(f"note: {message}; the model has no thresholds: {advice}")
+def _log_hint(log: Log, message: str, model: Trained) -> None:
+    """Log the message and commands if the model is linear and has no thresholds."""
+    if isinstance(model, Model) and not model.threshold_source:
+        command = shlex.join(["hpcml", "threshold", str(model.path), "DATA", "--measure", "label"])
+        advice = f"`{command}` finds those that maximise F1 on held-out rows, `hpcml tune DATA --output RUN` trains with them"
+        log(f"note: {message}; the model has no thresholds: {advice}")

@@ -1,7 +1,5 @@
 """Labels that a model ranks no better than chance, with the most likely reason, and labels with nearly the same rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,9 +9,9 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
-from hpcml.data.shard import Shard, load_shard, rows_of
+from hpcml.data.shard import load_shard, rows_of
 from hpcml.evaluation.chance_kernels import hypergeometric_tail
-from hpcml.evaluation.evaluate import Evaluation, evaluate
+from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.titles import names_of_features
 from hpcml.files.report import ReportedResult, cell
 from hpcml.files.table import table
@@ -133,8 +131,17 @@ def find_unlearnt(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str,
     evaluated = np.flatnonzero(evaluation.n_positive > 0)
     trained_on = str(model.attrs.get("split", "all"))
     trained_on = trained_on if trained_on in dataset.split_names() else "all"
-    rows = _TrainingRows(comm, load_shard(comm, dataset, trained_on), dataset, evaluation)
-    names, n, values = evaluation.label_names, rows.n_positive, evaluation.values["average_precision"]
+    names, values, shard = evaluation.label_names, evaluation.values["average_precision"], load_shard(comm, dataset, trained_on)
+    number = {name: k for k, name in enumerate(dataset.label_names())}
+    columns = np.array([number[name] for name in names], dtype=np.int64)
+    ones = np.broadcast_to(np.float32(1), shard.y_indices.shape)
+    Y = rows_of((shard.y_indptr, shard.y_indices, ones), shard.rows, shard.n_labels, False)
+    rows_of_labels = sp.csc_matrix(Y)[:, columns].T.tocsr().astype(np.int64)  # labels × this rank's training rows
+    X = rows_of((shard.indptr, shard.indices, shard.data), shard.rows, shard.n_features, False)
+    X.data, n_total = (X.data != 0).astype(np.int64), shard.n_global
+    del shard, Y  # they take memory
+    n = mpi.allreduce_sum(comm, np.asarray(rows_of_labels.sum(axis=1)).ravel())
+    n_having = mpi.allreduce_sum(comm, np.asarray(X.sum(axis=0)).ravel())  # rows with each feature
     chance = np.full(values.size, np.nan)
     if evaluated.size:
         chance[evaluated] = simulate_chance(evaluation.n_positive[evaluated], evaluation.n_rows)
@@ -142,7 +149,7 @@ def find_unlearnt(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str,
     no_better = evaluated[(values[evaluated] <= chance[evaluated]) & (values[evaluated] < 1)]
     # pairs of labels whose rows have a Jaccard index of at least ALIKE
     twins = []
-    for label, both in rows.counts(np.flatnonzero(n > 1), rows.by_label.T.tocsr()):
+    for label, both in _count_common(comm, rows_of_labels, np.flatnonzero(n > 1), rows_of_labels.T.tocsr()):
         jaccard = both / np.maximum(1, n[label] + n - both)
         for other in np.flatnonzero(jaccard >= ALIKE).tolist():
             if other > label:
@@ -155,10 +162,10 @@ def find_unlearnt(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str,
     # Features of each label's rows beyond chance, the most significant first. A feature of c of the label's R rows and of m of all
     # n rows is beyond chance if the hypergeometric probability of at least c, times the number of features of 2 or more rows
     # (Bonferroni), is at most LEVEL.
-    own, n_tests = {}, int((rows.n_having > 1).sum())
-    for label, together in rows.counts(no_better, rows.X):
-        candidates = np.flatnonzero((together > 1) & (together * rows.n_rows > rows.n_having * n[label]))
-        p = hypergeometric_tail(together[candidates], rows.n_rows, rows.n_having[candidates], int(n[label]))
+    own, n_tests = {}, int((n_having > 1).sum())
+    for label, together in _count_common(comm, rows_of_labels, no_better, X):
+        candidates = np.flatnonzero((together > 1) & (together * n_total > n_having * n[label]))
+        p = hypergeometric_tail(together[candidates], n_total, n_having[candidates], int(n[label]))
         significant = p * n_tests <= LEVEL
         own[label] = candidates[significant][np.lexsort((candidates[significant], p[significant]))].tolist()
     with mpi.agreed(comm, f"reading {model.path}"):
@@ -182,25 +189,11 @@ def find_unlearnt(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str,
     return Learnability(*about, unlearnt, twins)
 
 
-class _TrainingRows:
-    def __init__(self, comm: mpi.Comm, shard: Shard, dataset: DataFile, evaluation: Evaluation) -> None:
-        self.comm, self.n_rows = comm, shard.n_global
-        number = {name: k for k, name in enumerate(dataset.label_names())}
-        columns = np.array([number[name] for name in evaluation.label_names], dtype=np.int64)
-        ones = np.broadcast_to(np.float32(1), shard.y_indices.shape)
-        Y = rows_of((shard.y_indptr, shard.y_indices, ones), shard.rows, shard.n_labels, False)
-        self.by_label = sp.csc_matrix(Y)[:, columns].T.tocsr().astype(np.int64)  # labels × rows
-        X = rows_of((shard.indptr, shard.indices, shard.data), shard.rows, shard.n_features, False)
-        X.data = (X.data != 0).astype(np.int64)
-        self.X = X
-        self.n_positive = mpi.allreduce_sum(comm, np.asarray(self.by_label.sum(axis=1)).ravel())
-        self.n_having = mpi.allreduce_sum(comm, np.asarray(X.sum(axis=0)).ravel())  # rows with each feature
-
-    def counts(self, labels: np.ndarray, other: Any) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield (label, the number of its rows with each column of `other` (n)). Collective."""
-        step = max(1, BLOCK_BYTES // (8 * max(1, other.shape[1])))
-        for begin in range(0, labels.size, step):
-            part = labels[begin : begin + step]
-            block = np.ascontiguousarray((self.by_label[part] @ other).toarray().astype(np.int64))
-            mpi.allreduce_sum(self.comm, block.reshape(-1))
-            yield from zip(part.tolist(), block, strict=True)
+def _count_common(comm: mpi.Comm, rows_of_labels: Any, labels: np.ndarray, other: Any) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield (label, the number of its rows with each column of `other` (n)). Collective."""
+    step = max(1, BLOCK_BYTES // (8 * max(1, other.shape[1])))
+    for begin in range(0, labels.size, step):
+        part = labels[begin : begin + step]
+        block = np.ascontiguousarray((rows_of_labels[part] @ other).toarray().astype(np.int64))
+        mpi.allreduce_sum(comm, block.reshape(-1))
+        yield from zip(part.tolist(), block, strict=True)

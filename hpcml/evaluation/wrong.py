@@ -3,8 +3,6 @@
 The distance is a difference of scores, or of log-odds if the model has probabilities, so labels are comparable (`comparable`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The module `MPI`: mpi4py's, with MPI started, or `single` if mpi4py finds no MPI library."""
 
-from __future__ import annotations
-
 import warnings
 from typing import TYPE_CHECKING
 

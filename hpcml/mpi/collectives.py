@@ -6,8 +6,6 @@ rounding, so neither order nor number of ranks can change a bit. One level keeps
 for more bits, a second level sums what the first rounded off.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -94,7 +92,7 @@ def chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
         yield flat[begin : begin + step]
 
 
-def allreduce_sum(comm: MPI.Comm, buffer: np.ndarray, op: MPI.Op = MPI.SUM) -> np.ndarray:
+def allreduce_sum(comm: MPI.Comm, buffer: np.ndarray, op: "MPI.Op" = MPI.SUM) -> np.ndarray:
     """Sum (or `op`) a contiguous array in place, in chunks. Collective over `comm`."""
     if comm.size > 1:
         for chunk in chunks(buffer.reshape(-1)):

@@ -1,7 +1,5 @@
 """Memory that a rank may use (limits of machine, Slurm, control groups of versions 1 and 2, `ulimit`), and has used."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os
@@ -33,7 +31,7 @@ class Limit(int):
     source: str
     shared: str
 
-    def __new__(cls, size: int, source: str, shared: str) -> Limit:
+    def __new__(cls, size: int, source: str, shared: str) -> "Limit":
         limit = super().__new__(cls, size)
         limit.source, limit.shared = source, shared
         return limit

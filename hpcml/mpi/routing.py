@@ -1,7 +1,5 @@
 """Sending of numbers to the ranks that own them, and of answers back."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

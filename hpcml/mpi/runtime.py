@@ -4,8 +4,6 @@ MPICH ends the process if it cannot start. So obstacles are checked first: varia
 memory. Any other failure of `MPI_Init` also ends with exit code 2.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import os

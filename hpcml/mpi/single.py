@@ -3,8 +3,6 @@
 Collectives copy objects, as mpi4py does. There are no messages, because hpcml sends none from a rank to itself.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 from typing import Any, NoReturn
@@ -53,7 +51,7 @@ class SingleComm:
 
     Barrier = Free = Ibarrier
 
-    def Dup(self, *_color_and_key: Any) -> SingleComm:
+    def Dup(self, *_color_and_key: Any) -> "SingleComm":
         return SingleComm()
 
     Split = Split_type = Dup

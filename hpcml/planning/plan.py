@@ -3,7 +3,7 @@
 import math
 import shlex
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from hpcml.kernels.rows import count_labels
 from hpcml.log import duration, plural, size
 from hpcml.methods.registry import Method
 from hpcml.mpi.memory import OWN_BYTES, node_memory, process_bytes
-from hpcml.options import check_rules, default_value, option_flag
+from hpcml.options import check_rules, command_flags
 from hpcml.planning.memory import Cluster, Requirements, compute_requirements
 from hpcml.planning.options import PlanOptions
 from hpcml.planning.pilot import Measured, run_pilot
@@ -191,17 +191,3 @@ def _list_sources(
     if cluster.n_ranks != comm.size:
         assumed.append(f"{cluster.n_ranks:,} ranks, {cluster.ranks_per_node:,} per node, are each as fast as those of the pilot")
     return measured, [*assumed, *pilot.assumed, "data file in the page cache, no other load on the processors"]
-
-
-def command_flags(options: Any) -> list[str]:
-    words: list[str] = []
-    for option in fields(options):
-        value = getattr(options, option.name)
-        if value == default_value(option):
-            continue
-        name = option_flag(option.name)
-        if isinstance(value, bool):
-            words.append(f"--{name}" if value else f"--no-{name}")
-        else:
-            words += [f"--{name}", *map(str, value if isinstance(value, tuple) else (value,))]
-    return words

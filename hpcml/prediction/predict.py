@@ -105,7 +105,7 @@ class Prediction:
         for begin in range(0, shard.rows.size, step):
             yield shard.first_local + begin, self._weights.all_scores(scorer, shard.rows[begin : begin + step])
 
-    def finish(self, log: Log, output: Path, dataset: DataFile | None = None, more: str = "", n_left_out: int = 0) -> None:
+    def finish(self, log: Log, output: Path, more: str = "", n_left_out: int = 0) -> None:
         counts = [self.n_rows, self.n_lines, self.n_without, self.n_empty, n_left_out]
         n_rows, n_lines, n_without, n_empty, n_left_out = (int(n) for n in mpi.exclusive_sum(self.comm, counts)[1])
         more += f"; {plural(n_left_out, 'value')} of features unknown to the model ignored" if n_left_out else ""
@@ -115,7 +115,7 @@ class Prediction:
         if n_empty:
             log(f"note: {plural(n_empty, 'row')} without known features get no labels")
         if self.top is None:
-            hint_at_few_labels(log, n_lines, n_rows, self.model, dataset)
+            hint_at_few_labels(log, n_lines, n_rows, self.model)
 
 
 def can_keep_weights(model: Trained) -> bool:
@@ -160,7 +160,7 @@ def predict(
                     progress.update(prediction.n_rows)
 
         write(find_labels())
-    prediction.finish(log, output, dataset, "" if has_ids else "; the data have no ids, so id is the row number from 0")
+    prediction.finish(log, output, "" if has_ids else "; the data have no ids, so id is the row number from 0")
 
 
 def write_scores(comm: mpi.Comm, model: Trained, dataset: DataFile, split: str, output: Path, force: bool, log: Log) -> None:

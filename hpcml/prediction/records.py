@@ -272,4 +272,4 @@ def predict_stream(
             log(f"{rows.name}: scoring a stream of rows{rows.used}")
             for shard, ids, empty in rows.blocks():
                 write(prediction.find(shard, None if ids is None else partial(_part, ids), empty))
-    prediction.finish(log, output, None, "" if rows.has_ids else "; id is the row number from 0", rows.n_left_out)
+    prediction.finish(log, output, "" if rows.has_ids else "; id is the row number from 0", rows.n_left_out)

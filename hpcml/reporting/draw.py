@@ -1,7 +1,5 @@
 """Curves of a report, as SVG by matplotlib with the colours of the page's style sheet."""
 
-from __future__ import annotations
-
 import io
 import re
 import warnings
@@ -78,7 +76,7 @@ def _make_inline(text: str, title: str) -> str:
     return re.sub(r"\n\s*", "\n", text)
 
 
-def precision_recall(axes: Axes, curves: Sequence[Curve]) -> None:
+def precision_recall(axes: "Axes", curves: Sequence[Curve]) -> None:
     for number, curve in enumerate(curves):
         thinned = curve.thinned(POINTS)
         label = f"{named(curve.name, LONGEST)}: AP {curve.average_precision:.3f}"
@@ -91,7 +89,7 @@ def _line(number: int, width: float) -> dict[str, Any]:
     return {"color": color, "linestyle": dashes, "linewidth": width, "zorder": 10 - min(number, 8)}
 
 
-def by_threshold(axes: Axes, curve: Curve, present: float | None, unit: str) -> None:
+def by_threshold(axes: "Axes", curve: Curve, present: float | None, unit: str) -> None:
     """Plot micro measures by one threshold for all labels; `present`: the threshold of the model; `unit`: probability or score."""
     thinned = curve.thinned(POINTS)
     best, by_score = int(thinned.f1.argmax()), unit == BY_SCORE
@@ -108,7 +106,7 @@ def by_threshold(axes: Axes, curve: Curve, present: float | None, unit: str) -> 
     axes.set(xlim=(low - margin, high + margin), ylim=(0, 1.02), xlabel=f"threshold of all labels ({unit})", ylabel="micro measure")
 
 
-def learning(axes: Axes, lines: Sequence[tuple[str, Sequence[LearningPoint]]]) -> None:
+def learning(axes: "Axes", lines: Sequence[tuple[str, Sequence[LearningPoint]]]) -> None:
     for number, (name, points) in enumerate(lines):
         x = [point.n_positive for point in points]
         low, high = ([point.quartiles[k] for point in points] for k in (0, 2))
@@ -123,7 +121,7 @@ def learning(axes: Axes, lines: Sequence[tuple[str, Sequence[LearningPoint]]]) -
     axes.xaxis.set_minor_formatter("")
 
 
-def spread(axes: Axes, lines: Sequence[tuple[str, np.ndarray]]) -> None:
+def spread(axes: "Axes", lines: Sequence[tuple[str, np.ndarray]]) -> None:
     for number, (name, values) in enumerate(lines):
         edges = np.linspace(0, 1, 201)
         shares = 1 - np.searchsorted(np.sort(values), edges, "left") / max(1, values.size)
@@ -131,7 +129,7 @@ def spread(axes: Axes, lines: Sequence[tuple[str, np.ndarray]]) -> None:
     axes.set(xlim=(0, 1), ylim=(0, 102), xlabel="measure", ylabel="labels with at least this value (%)")
 
 
-def reliability(axes: Axes, bins: Sequence[Bin]) -> None:
+def reliability(axes: "Axes", bins: Sequence[Bin]) -> None:
     axes.plot([0, 1], [0, 1], color=TEXT, linewidth=1, linestyle=":", label="perfect")
     x, y = [each.probability for each in bins], [each.share_true for each in bins]
     axes.plot(x, y, marker="o", markersize=5, label="all pairs of a row and a label", **_line(0, 2.0))

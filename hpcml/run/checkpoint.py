@@ -4,8 +4,6 @@ A checkpoint is an HDF5 file in which every array row has a CRC-32, so that a da
 `Pace` decides when a checkpoint is due.
 """
 
-from __future__ import annotations
-
 import re
 import time
 import zlib

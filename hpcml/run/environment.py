@@ -1,7 +1,5 @@
 """The environment of a run, one JSON line per start: versions, processor, nodes, launcher, Slurm job."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

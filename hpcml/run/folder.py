@@ -1,7 +1,5 @@
 """The folder of a training run: config, history, model, log, checkpoints; protected from accidental overwriting."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tomllib

@@ -4,8 +4,6 @@ A file in the folder carries the lock (`flock`) and names its holder. Some file 
 node. There the time of the file decides: the holder updates it every BEAT seconds.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,13 +1,10 @@
 """Merging of runs: models of label parts (`--label-part`) into one run, and runs of a sweep over options into a table."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
 import shutil
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
@@ -21,7 +18,7 @@ from hpcml.files.atomic import check_output
 from hpcml.files.opening import read_small
 from hpcml.files.slabs import new_file
 from hpcml.files.table import joined_names, table, write_table
-from hpcml.log import joined, plural, visible
+from hpcml.log import joined, plural
 from hpcml.model.copy_labels import copy_labels
 from hpcml.model.linear import Model, training_attributes
 from hpcml.model.open import open_model
@@ -33,16 +30,6 @@ from hpcml.run.session import Session, Target
 PART = "label-part"
 
 
-@dataclass(frozen=True)
-class MergeReport:
-    model: Path
-    n_labels: int
-    n_parts: int
-
-    def __str__(self) -> str:
-        return visible(f"{self.model}: {plural(self.n_labels, 'label')} of {plural(self.n_parts, 'run')}")
-
-
 class _Part(NamedTuple):
     run: Path
     position: tuple[int, int]  # K and N of --label-part K/N
@@ -52,7 +39,8 @@ class _Part(NamedTuple):
     facts: dict[str, Any]  # attributes that must be equal in all parts
 
 
-def merge_models(session: Session, runs: list[Path], target: Target, free: Callable[[str], Collection[str]]) -> MergeReport:
+def merge_models(session: Session, runs: list[Path], target: Target, free: Callable[[str], Collection[str]]) -> str:
+    """Merge models of all parts, whose options without `free` keys must be equal; return a sentence. Collective."""
     comm, output, parts = session.comm, target.output, list[_Part]()
 
     def read_parts() -> tuple[list[Path], list[int], dict[str, Any]]:
@@ -73,7 +61,7 @@ def merge_models(session: Session, runs: list[Path], target: Target, free: Calla
             for name in ("history.csv", "choice.csv"):
                 sources = [run / name for run in run_folders]
                 mpi.run_on_root(comm, f"writing {fresh / name}", partial(_join_tables, sources, fresh / name))
-    return MergeReport(folder.model, sum(sizes), len(run_folders))
+    return f"{folder.model}: {plural(sum(sizes), 'label')} of {plural(len(run_folders), 'run')}"
 
 
 def _read_part(run: Path) -> _Part:
@@ -132,25 +120,13 @@ def _join_tables(sources: list[Path], target: Path) -> None:
                 shutil.copyfileobj(lines, out)
 
 
-@dataclass(frozen=True)
-class Sweep:
-    columns: list[str]
-    lines: list[list[object]]
+def merge_sweep(comm: mpi.Comm, runs: list[Path], output: Path, force: bool, free: Callable[[str], Collection[str]]) -> str:
+    """Write a table, without columns for `free` keys of config.toml, to `output`, and return it. Collective over `comm`.
 
-    def write_csv(self, path: Path) -> None:
-        """Write a row per run; unknown cells are empty, lists are `joined_names`. Raises DataError."""
-        write_table(path, [self.columns, *([_csv_cell(value) for value in line] for line in self.lines)])
+    It has a row per run; unknown cells are empty, lists are `joined_names`.
+    """
 
-    def __str__(self) -> str:
-        return joined(table([self.columns, *([_format_value(value) for value in line] for line in self.lines)]))
-
-
-def merge_sweep(
-    comm: mpi.Comm, runs: list[Path], output: Path, force: bool, free: Callable[[str], Collection[str]] = lambda _: ()
-) -> Sweep:
-    """Write the table of runs to `output`, without columns for `free` keys of config.toml. Collective over `comm`."""
-
-    def write() -> Sweep:
+    def write() -> str:
         check_output(output, force)
         configs = [read_config(run / CONFIG) for run in runs]
         hidden = set.intersection(*(set(free(str(config.get("method")))) for config in configs)) - {"data"}
@@ -169,9 +145,9 @@ def merge_sweep(
         if measures:
             lines.sort(key=lambda line: math.inf if line[0] is None else -line[0])
         lines = [[*line[len(measures) :], *line[: len(measures)]] for line in lines]
-        sweep = Sweep(["run", *differing, "state", "labels", "iterations", *measures], lines)
-        sweep.write_csv(output)
-        return sweep
+        columns = ["run", *differing, "state", "labels", "iterations", *measures]
+        write_table(output, [columns, *(list(map(_csv_cell, line)) for line in lines)])
+        return joined(table([columns, *(list(map(_format_value, line)) for line in lines)]))
 
     return mpi.run_on_root(comm, f"writing {output}", write)
 

@@ -1,7 +1,5 @@
 """Seconds of a run by phase: each second counts once, for the innermost phase that was running."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,20 +1,16 @@
 """The arguments of a trainer besides data and options: ranks, log, signals, and the output folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.log import Log
+from hpcml.model.trained import Trained
 from hpcml.signals import StopSignals
-
-if TYPE_CHECKING:
-    from hpcml.model.trained import Trained
 
 
 @dataclass

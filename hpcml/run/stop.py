@@ -1,7 +1,5 @@
 """The interface by which a solver asks between two slices of its work whether to stop."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 

@@ -3,8 +3,6 @@
 Every request is answered, errors as JSON problem details (RFC 9457), and logged as a line of JSON.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """Parsing of requests: forms and JSON become questions, or a RequestError with status and message."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """`hpcml serve`: open a model and answer requests until a stop signal. uvicorn runs in its own thread."""
 
-from __future__ import annotations
-
 import errno
 import socket
 import sys
@@ -85,7 +83,7 @@ class Server:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> "Server":
         self._thread.start()
         end = time.monotonic() + START_SECONDS
         while not self._uvicorn.started:

@@ -1,7 +1,5 @@
 """Labels of texts: probabilities, and the words that contribute most to them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

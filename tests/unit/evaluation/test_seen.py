@@ -125,8 +125,8 @@ def made(folder, found, positives=20, false=0, trained_on=None, valid=False):
 
 def notes_of_evaluation(model, data):
     opened, log = Model(model) if not isinstance(model, Model) else model, HintLog()
-    with DataFile(data) as dataset:
-        hint_at_low_recall(log, judged(opened, data, "test"), opened, dataset)
+    with DataFile(data):
+        hint_at_low_recall(log, judged(opened, data, "test"), opened)
     return log.notes
 
 
@@ -173,18 +173,14 @@ def test_commands_say_it_behind_their_result_and_name_what_to_do(tmp_path, capsy
     model, data = made(tmp_path, 4, trained_on=(30, 100), valid=True)
     text = tmp_path / "rows.svm"
     text.write_text("0 1:0.5\n" * N_ROWS)
-    do = f"`hpcml threshold {model} {data} --measure label`"
+    do = f"`hpcml threshold {model} DATA --measure label`"
     rows = ["-o", tmp_path / "labels.csv", "--force"]
-    for tokens, named in (
-        (["evaluate", model, data], do),
-        (["predict", model, data, *rows], do),
-        (["predict", model, text, *rows], "`hpcml tune DATA --output RUN`"),
-    ):
+    for tokens in (["evaluate", model, data], ["predict", model, data, *rows], ["predict", model, text, *rows]):
         cli.run([str(token) for token in tokens], self_comm)
-        assert [named in line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")] == [True]
+        assert [do in line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")] == [True]
     cli.run(["evaluate", str(model), str(data), "--quiet"], self_comm)
     assert not capsys.readouterr().err
-    cli.run(do.strip("`").split()[1:], self_comm)  # the model then has thresholds
+    cli.run(do.strip("`").replace("DATA", str(data)).split()[1:], self_comm)  # the model then has thresholds
     capsys.readouterr()
     cli.run(["evaluate", str(model), str(data)], self_comm)
     assert "note: " not in capsys.readouterr().err

@@ -17,9 +17,10 @@ from hpcml.log import Log
 from hpcml.methods.dual.train import bytes_per_rank_dual
 from hpcml.methods.linear.layout import bytes_per_rank
 from hpcml.methods.registry import METHODS
+from hpcml.options import command_flags
 from hpcml.planning.memory import Cluster, compute_requirements
 from hpcml.planning.options import PlanOptions
-from hpcml.planning.plan import command_flags, plan
+from hpcml.planning.plan import plan
 from hpcml.planning.sizes import Sizes, estimate_sizes, expected_words, read_sizes
 from hpcml.run.session import open_session
 
@@ -114,7 +115,7 @@ def test_command_line(data, tmp_path, capsys):
     assert found["rank_bytes"] == sum(found["own_bytes"].values()) + found["shared_bytes"]
     run("plan", "probe", data, "--nodes", "2", "--lambda", "X/100", "--json", tmp_path / "plan.json", "--force")
     told, found = capsys.readouterr().out, json.loads((tmp_path / "plan.json").read_text())
-    assert "--lambda X/100" in told and "--time=00:10:00" in told and "pilot on 1 rank" in told
+    assert "--lambda=X/100" in told and "--time=00:10:00" in told and "pilot on 1 rank" in told
     assert set(found["seconds"]) == {"start", "load", "train", "write the model", "force it to the disk"}
     assert found["node_hours"] == pytest.approx(2 * found["total_seconds"] / 3600)
     run("plan", "pa", data, "--no-pilot")
@@ -150,5 +151,5 @@ def test_rejects_contradictory_arguments(data):
 
 def test_command_shows_only_changed_options():
     options = asked("dual", lam="X/10", bias=False, label=("a", "b c"))
-    assert sorted(command_flags(options)) == sorted(["--no-bias", "--lambda", "X/10", "--label", "a", "b c"])
+    assert sorted(command_flags(options)) == sorted(["--no-bias", "--lambda=X/10", "--label=a", "--label=b c"])
     assert command_flags(asked("dual")) == []
