@@ -1,7 +1,5 @@
 """Division of rows and labels among ranks: pure functions, the same on every rank."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

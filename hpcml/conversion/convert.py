@@ -1,7 +1,5 @@
 """Write a dataset file: each rank reads its part and writes its slabs; no rank holds all rows."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack

@@ -5,8 +5,6 @@ prefix `X_`, or dense as `X`; and labels as `y` (one per row), `Y` (rows × labe
 It may have `feature_names`, `label_names`, `row_ids` and `splits` (a name per row, "" for none).
 """
 
-from __future__ import annotations
-
 import shutil
 import zipfile
 import zlib

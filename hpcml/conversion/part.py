@@ -4,8 +4,6 @@ Without --like, all labels of the rows become labels of the dataset. With --like
 are stored by name as unknown labels, so that a model of that file can be evaluated on all labels of the rows.
 """
 
-from __future__ import annotations
-
 import sys
 from array import array
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Description of a dataset: contents, memory of its shards, and a check of every row."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from itertools import pairwise

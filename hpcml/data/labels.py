@@ -1,7 +1,5 @@
 """Labels of a dataset: labels to train, labels unknown to the --like dataset, digests, and classes of rows."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from typing import NamedTuple, Protocol

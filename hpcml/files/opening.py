@@ -1,7 +1,5 @@
 """Opening of input files that a user names, without waiting indefinitely."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os
