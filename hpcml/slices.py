@@ -1,14 +1,9 @@
 """Slices of rows, between which a rank checks whether to stop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from hpcml.errors import Interrupted
-
-if TYPE_CHECKING:
-    from hpcml.signals import StopSignals
+from hpcml.signals import StopSignals
 
 SLICE_VALUES = 1 << 20  # values of a slice: well below half a second, even from a disk
 ROW_VALUES = 64  # cost of a row, in values, in addition to its values

@@ -1,6 +1,5 @@
 """Description of a dataset: contents, memory of its shards, and a check of every row."""
 
-import hashlib
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -10,12 +9,13 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import NAMES, UNKNOWN, UNLABELLED, DataFile, split_or_all
 from hpcml.data.in_memory import BLOCK, find_decrease, find_out_of_range, find_unsorted_entry, row_of
+from hpcml.data.row_keys import FEATURE, string_keys
 from hpcml.data.shard import read_slab, split_bounds
 from hpcml.files.hdf5 import NAME_CHUNK, WRITTEN_BY, readable
 from hpcml.files.untrusted import attributes, text_of
 from hpcml.kernels import rows as kernels
 from hpcml.log import joined, label_with_title, named, plural, size
-from hpcml.partition import bounds_by_weight, even_range
+from hpcml.partition import bounds_by_weight, even_range, row_pieces
 
 SHOWN_LABELS = 40  # labels in the report; the others are counted
 
@@ -113,11 +113,8 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             bounds = bounds_by_weight(indptr, comm.size)
             begin, end = int(bounds[comm.rank]), int(bounds[comm.rank + 1])
-            while begin < end:
-                last = int(np.searchsorted(indptr[begin : end + 1], indptr[begin] + BLOCK, side="right")) - 1 + begin
-                last = min(max(last, begin + 1), begin + BLOCK)
-                _check_rows(dataset, name, n_columns, begin, last)
-                begin = last
+            for first, last in row_pieces(indptr[begin : end + 1], BLOCK):
+                _check_rows(dataset, name, n_columns, begin + first, begin + last)
     for name in NAMES:
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             if name in dataset.file:
@@ -132,8 +129,7 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
             digests = np.empty(dataset.n_features if "feature_names" in dataset.file else 0, dtype=np.uint64)
             for first in range(0, digests.size, NAME_CHUNK):
                 names = dataset.strings("feature_names", first, first + NAME_CHUNK) or []
-                codes = b"".join(hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
-                digests[first : first + len(names)] = np.frombuffer(codes, dtype=np.uint64)
+                digests[first : first + len(names)] = string_keys(FEATURE, names)
             order = np.argsort(digests, kind="stable")
             same = np.flatnonzero(digests[order[1:]] == digests[order[:-1]])
             for number, other in zip(order[same].tolist(), order[same + 1].tolist(), strict=True):

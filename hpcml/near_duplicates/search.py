@@ -27,8 +27,9 @@ from scipy.sparse.csgraph import connected_components
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile, read_feature_names
+from hpcml.data.row_keys import content_keys, feature_keys
 from hpcml.data.shard import Shard, load_shard, rows_of
-from hpcml.errors import DataError, OptionError
+from hpcml.errors import OptionError
 from hpcml.files.report import ReportedResult, cell, nan_to_none, plain, select_attributes
 from hpcml.files.table import table, write_table
 from hpcml.kernels.elementary import log, log1p, power
@@ -184,20 +185,17 @@ def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: floa
     features = shard.indptr, shard.indices
     with mpi.node_first(comm):  # compile
         none, numbers, no_keys = shard.rows[:0], np.zeros(0, np.uint32), np.zeros((1, 0), np.uint64)
-        kernels.set_keys(features, none, np.uint64(0), no_keys[0])
         kernels.band_keys(features, none, numbers, (numbers, numbers), 1, numbers, 0, no_keys)
         kernels.count_common(features, none, (shard.indptr, shard.indices[:0].copy()), none, none)
     search = PairSearch(comm, shard, similarity)
 
     # Rows with the same features.
     present = np.flatnonzero(shard.indptr[shard.rows + 1] > shard.indptr[shard.rows])
-    rows, keys = shard.rows[present], np.zeros(present.size, np.uint64)
+    keys = np.zeros(present.size, np.uint64)
     with mpi.agreed(comm, f"reading {dataset.path}"):
-        (key,) = bits(0, "duplicates: sets", np.zeros(1))
-        bad = kernels.set_keys(features, rows, key, keys)
-        if bad >= 0:
-            row = shard.first_row + int(rows[bad])
-            raise DataError(f"{dataset.path}: damaged dataset: the features of row {row} are out of order; `hpcml info` says more")
+        for piece in row_slices(present.size, shard.nnz):
+            sizes, entries = entries_of(shard.indptr, shard.rows[present[piece]])
+            keys[piece] = content_keys(sizes, shard.indices[entries], np.ones(entries.size), feature_keys(None))
         dataset.check_unchanged()
     is_first = search.compare_bucket(keys, shard.first_local + present, window=1)
     n_equal = present.size - int(np.count_nonzero(is_first))
