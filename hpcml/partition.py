@@ -1,6 +1,6 @@
 """Division of rows and labels among ranks: pure functions, the same on every rank."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,6 +33,16 @@ def bounds_by_weight(cumulative: np.ndarray, n_parts: int) -> np.ndarray:
     bounds = np.searchsorted(cumulative, targets).astype(np.int64)
     bounds[0], bounds[-1] = 0, n
     return bounds
+
+
+def row_pieces(indptr: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+    """Yield (begin, end) of consecutive rows of a CSR matrix with at most `most` rows and, unless it is one row, entries."""
+    begin, last = 0, indptr.size - 1
+    while begin < last:
+        end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + most, side="right")) - 1)
+        end = min(end, begin + most, last)
+        yield begin, end
+        begin = end
 
 
 def bounds_in_items(sizes: Sequence[int], n_parts: int) -> list[list[int]]:

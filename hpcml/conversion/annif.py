@@ -10,8 +10,6 @@ A vocabulary is TSV, `<URI> TAB label [TAB notation]` in one language, or CSV wi
 and notation. A subject without a label in any language is deprecated and removed from documents.
 """
 
-from __future__ import annotations
-
 import codecs
 import os
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ Weka's reader: values are separated by commas or white space, may be quoted with
 escapes. Unlike in Weka, `%` begins a comment only where a value could begin, so 50% is a value.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence

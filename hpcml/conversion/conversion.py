@@ -5,15 +5,12 @@ bad records fill the list and exceed --skip-bad. Ranks read consecutive parts of
 order, so the error does not depend on the number of ranks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from hpcml import mpi
@@ -49,20 +46,15 @@ class BadRecords:
         self.most, self.can_skip, self.enough = most, can_skip, max(most + 1, MAX_LISTED)
         self.count, self.messages = 0, list[str]()
         self.skipped = 0  # on all ranks, after `conclude`
-        self._location: object = ""
 
-    def at(self, location: object) -> BadRecords:
-        self._location = location
-        return self
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
-        if isinstance(error, ValueError | DataError):
-            self.add(error, None if isinstance(error, DataError) else self._location)
-            return True
-        return False
+    @contextmanager
+    def at(self, location: object) -> Iterator[None]:
+        try:
+            yield
+        except DataError as error:
+            self.add(error)
+        except ValueError as error:
+            self.add(error, location)
 
     def add(self, reason: object, location: object | None = None) -> None:
         self.count += 1

@@ -1,10 +1,7 @@
 """Write a dataset file: each rank reads its part and writes its slabs; no rank holds all rows."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +19,6 @@ from hpcml.data.descriptors import read_descriptors
 from hpcml.errors import ConfigError, DataError, OptionError, nearest, repeated
 from hpcml.files.hdf5 import (
     NAME_CHUNK,
-    create_strings,
     describe_matrix,
     matrix_slabs,
     stamp,
@@ -32,7 +28,7 @@ from hpcml.files.hdf5 import (
 )
 from hpcml.files.lines import unpacked_once
 from hpcml.files.slabs import Slab, SlabFile, new_file, open_for_update
-from hpcml.files.spool import slices
+from hpcml.files.spool import DiskStrings, slices
 from hpcml.log import Log, joined, named, plural
 from hpcml.options import quoted_name
 
@@ -222,28 +218,13 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
 
     out.layout(slabs, describe, checked_slabs(slabs))
     if (row_ids := part.row_ids) is not None:  # rank 0 writes the ids of all ranks, in row order
-        # HDF5 stores the strings of one call in reverse order, so the calls must not depend on the number of ranks.
-        chunks = (row_ids[begin : begin + NAME_CHUNK] for begin in range(0, row_ids.lines.size, NAME_CHUNK))
-        pending: list[str] = []
-        written = 0
-
-        def write(ids: list[str]) -> None:
-            nonlocal written
-            pending.extend(ids)
-            while len(pending) >= min(NAME_CHUNK, n_rows - written) > 0:
-                piece = pending[:NAME_CHUNK]
-                file["row_ids"][written : written + len(piece)] = np.array(piece, dtype=object)
-                del pending[:NAME_CHUNK]
-                written += len(piece)
-
-        with ExitStack() as stack:
-            with mpi.agreed(comm, doing):
-                if comm.rank == 0:
-                    file = stack.enter_context(open_for_update(out.path, target=out.target))
-                    create_strings(file, "row_ids", n_rows)
-            mpi.stream_to_root(comm, chunks, write)
-            with mpi.agreed(comm, doing):
-                stack.close()
+        all_ids = DiskStrings(task.scratch)
+        chunks = ([name.encode() for name in row_ids[piece]] for piece in slices(row_ids.lines.size, NAME_CHUNK))
+        mpi.stream_to_root(comm, chunks, all_ids.extend)
+        with mpi.agreed(comm, doing):
+            if comm.rank == 0:
+                with open_for_update(out.path, target=out.target) as file:
+                    write_strings(file, "row_ids", all_ids)
     with mpi.agreed(comm, doing):
         for name, matrix in part.matrices.items():
             begin = 0 if comm.rank == 0 else 1  # rank 0 writes entry 0

@@ -1,7 +1,5 @@
 """CSV and TSV tables, plain or compressed. A rank reads the rows that start in its range of bytes."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -4,8 +4,6 @@ Packages are not imported: their files are parsed with `ast`. Labels are the par
 hierarchical, long-tailed labels such as "scipy", "scipy.sparse", "scipy.sparse.csgraph".
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import sysconfig

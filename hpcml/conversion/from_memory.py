@@ -1,7 +1,5 @@
 """Matrices and pandas frames in memory. Each rank has its own rows, in rank order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

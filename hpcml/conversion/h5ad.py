@@ -4,8 +4,6 @@ In files of anndata 0.7, columns of obs may be codes with a reference to categor
 table of records, with categories in `uns/NAME_categories`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

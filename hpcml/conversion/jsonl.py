@@ -8,8 +8,6 @@ A BioASQ file is {"articles": [{"pmid", "title", "abstractText", "year", "meshMa
 over the ranks. A file of at most WHOLE_BYTES may have any layout; each rank reads all of it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -8,8 +8,6 @@ final only after the last row. With `--like`, a number has the name of that file
 written.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import defaultdict

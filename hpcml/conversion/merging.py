@@ -4,8 +4,6 @@ A rank stores words, or keys of pairs, in sorted runs of limited size. The runs 
 per rank at a time. Ranges are consecutive and hold about the same number of terms.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections import Counter

@@ -5,9 +5,6 @@ prefix `X_`, or dense as `X`; and labels as `y` (one per row), `Y` (rows × labe
 It may have `feature_names`, `label_names`, `row_ids` and `splits` (a name per row, "" for none).
 """
 
-from __future__ import annotations
-
-import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -60,9 +57,7 @@ def _opened(task: Conversion) -> Iterator[list[Arrays | None]]:
                     elif head.startswith(ZIP):
                         with damage_errors(path, DAMAGE, "damaged NumPy file"), zipfile.ZipFile(raw) as archive:
                             names = [name for name in sorted(KNOWN) if f"{name}.npy" in archive.namelist()]
-                            for name in names:
-                                with archive.open(f"{name}.npy") as source, (folder / f"{name}.npy").open("wb") as target:
-                                    shutil.copyfileobj(source, target, 1 << 22)
+                            archive.extractall(folder, [f"{name}.npy" for name in names])
                         files_of_inputs.append({name: folder / f"{name}.npy" for name in names})
                     elif files_of_inputs:
                         files_of_inputs.append(None)

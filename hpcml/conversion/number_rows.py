@@ -1,10 +1,8 @@
 """Rows of numbers before they are written, read in blocks and kept in temporary files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -16,7 +14,7 @@ from hpcml.data.in_memory import find_decrease, find_out_of_range
 from hpcml.data.row_keys import content_keys, feature_keys
 from hpcml.errors import ConfigError, DataError, is_same_but_case, repeated
 from hpcml.log import named, plural
-from hpcml.partition import offsets
+from hpcml.partition import offsets, row_pieces
 
 LARGEST = float(np.finfo(np.float32).max)
 VALUES = 1 << 20  # matrix values per block
@@ -33,7 +31,7 @@ class NumberSlice(NamedTuple):
     data: np.ndarray
 
     @classmethod
-    def of_csr(cls, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> NumberSlice:
+    def of_csr(cls, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Self:
         """Return the rows of a CSR matrix in sorted order; values of a repeated feature are added, zeros are dropped."""
         lengths = np.diff(indptr)
         rows = np.repeat(np.arange(lengths.size), lengths)
@@ -74,14 +72,6 @@ def dense_blocks(
         yield NumberSlice(np.bincount(row_numbers, minlength=len(values)), columns, values[row_numbers, columns])
 
 
-def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, int]]:
-    begin, last = 0, indptr.size - 1
-    while begin < last:
-        end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + values, side="right")) - 1)
-        yield begin, min(end, last)
-        begin = min(end, last)
-
-
 def csr_blocks(parts: Any, rows: tuple[int, int], n_columns: int, what: str, zero: bool) -> Iterator[NumberSlice]:
     """No data: values 1. `zero`: NaN is 0."""
     first_row, last_row = rows
@@ -92,7 +82,7 @@ def csr_blocks(parts: Any, rows: tuple[int, int], n_columns: int, what: str, zer
     if indptr[0] < 0 or indptr[-1] > size:
         between = f"indptr goes from {indptr[0]} to {indptr[-1]}, but there are {size} values"
         raise DataError(f"{what}: rows {first_row + 1} to {last_row}: {between}")
-    for begin, end in row_pieces(indptr):
+    for begin, end in row_pieces(indptr, VALUES):
         ends = indptr[begin : end + 1]
         piece = slice(int(ends[0]), int(ends[-1]))
         indices, data = parts["indices"][piece], parts["data"][piece] if "data" in parts else np.ones(piece.stop - piece.start)
@@ -218,11 +208,9 @@ class NumberRows(LabelledRows):
         """The content of a row is its features. Collective over `comm`."""
         with mpi.agreed(comm, "reading the rows"):
             if self.id_keys.count(0) or not self.id_keys:
-                features, indptr = feature_keys(None if self.feature_names is None else self.feature_names[:]), self.X.indptr[:]
-                for begin, end in row_pieces(indptr):
-                    entries = slice(int(indptr[begin]), int(indptr[end]))
-                    lengths, values = np.diff(indptr[begin : end + 1]), self.X.data[entries]
-                    self.content_keys.extend(content_keys(lengths, self.X.indices[entries], values, features))
+                features = feature_keys(None if self.feature_names is None else self.feature_names[:])
+                for lengths, indices, values in self.X.blocks():
+                    self.content_keys.extend(content_keys(lengths, indices, values, features))
             else:
                 self.content_keys.extend(np.zeros(self.X.n_rows, np.uint64))
         return super().row_keys(comm)
@@ -232,10 +220,9 @@ class NumberRows(LabelledRows):
         keep = np.array([name not in names for name in known], dtype=bool)
         self.feature_names, self.n_features = list(compress(known, keep)), int(keep.sum())
         before, self.X = self.X, RowBuffer(self.scratch, self.X.indices.dtype.type, with_data=True)
-        self.column_of, indptr = np.where(keep, np.cumsum(keep) - 1, -1).__getitem__, before.indptr[:]
-        for begin, end in row_pieces(indptr):
-            entries = slice(int(indptr[begin]), int(indptr[end]))
-            self.add(NumberSlice(np.diff(indptr[begin : end + 1]), before.indices[entries], before.data[entries]))
+        self.column_of = np.where(keep, np.cumsum(keep) - 1, -1).__getitem__
+        for block in before.blocks():
+            self.add(NumberSlice(*block))
         self.dropped = 0
 
 

@@ -1,7 +1,5 @@
 """The options of `hpcml convert` and their rules. `hpcml.conversion.sources` lists the options of each source."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Parquet files, read in small batches, so no row group is completely in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path

@@ -4,12 +4,10 @@ Without --like, all labels of the rows become labels of the dataset. With --like
 are stored by name as unknown labels, so that a model of that file can be evaluated on all labels of the rows.
 """
 
-from __future__ import annotations
-
 import sys
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress
 from pathlib import Path
@@ -28,6 +26,7 @@ from hpcml.errors import DataError, OptionError, repeated
 from hpcml.files.hdf5 import Strings
 from hpcml.files.spool import SLICE, DiskArray, DiskStrings, slices
 from hpcml.log import named, plural
+from hpcml.partition import row_pieces
 
 BUFFERED = 1 << 16  # rows and labels held in memory
 
@@ -45,6 +44,13 @@ class RowBuffer:
         self.indices.append(indices)
         if self.data is not None and data is not None:
             self.data.append(data)
+
+    def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, Any]]:
+        """Yield (sizes of rows, indices, data or None) of consecutive rows."""
+        indptr = self.indptr[:]
+        for begin, end in row_pieces(indptr, SLICE):
+            entries = slice(*indptr[[begin, end]].tolist())
+            yield np.diff(indptr[begin : end + 1]), self.indices[entries], None if self.data is None else self.data[entries]
 
 
 class RowIds:
@@ -225,23 +231,17 @@ def make_part(
 
     # The labels of each row as ascending columns without repetition.
     matrices = {"X": X} | {name: RowBuffer(rows.scratch) for name in labels}
-    width, begin = max(1, len(column)), 0
+    width = max(1, len(column))
     with mpi.agreed(comm, "sorting labels"):
-        while begin < rows.labels.n_rows:
-            ends = rows.labels.indptr[begin : begin + 1 + SLICE]
-            ends = ends[: max(2, int(np.searchsorted(ends, ends[0] + SLICE, side="right")))]
-            row_numbers, label_columns = (
-                np.repeat(np.arange(ends.size - 1), np.diff(ends)),
-                column_of[rows.labels.indices[ends[0] : ends[-1]]],
-            )
+        for sizes, numbers, _ in rows.labels.blocks():
+            row_numbers, label_columns = np.repeat(np.arange(sizes.size), sizes), column_of[numbers]
             entries = np.sort(row_numbers[label_columns >= 0] * width + label_columns[label_columns >= 0])
             row_numbers, label_columns = np.divmod(entries[np.diff(entries, prepend=-1) > 0], width)
             first = 0
             for name, kind_names in labels.items():
                 in_kind = (label_columns >= first) & (label_columns < first + len(kind_names))
-                matrices[name].append(np.bincount(row_numbers[in_kind], minlength=ends.size - 1), label_columns[in_kind] - first)
+                matrices[name].append(np.bincount(row_numbers[in_kind], minlength=sizes.size), label_columns[in_kind] - first)
                 first += len(kind_names)
-            begin += ends.size - 1
 
     if rows.row_ids is not None:
         (above,), _ = mpi.exclusive_sum(comm, [X.n_rows if rows.n_lines is None else rows.n_lines])

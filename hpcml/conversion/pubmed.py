@@ -6,16 +6,13 @@ file order: of several versions the highest, and of that version the last record
 The elements are those of NLM's PubMed DTD; files of the older MEDLINE DTD, with the root MedlineCitationSet, have the same records.
 """
 
-from __future__ import annotations
-
-import math
 import re
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,9 +25,6 @@ from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.files.lines import DAMAGE, open_decompressed
 from hpcml.log import Progress, plural
 from hpcml.mpi.routing import Routing
-
-if TYPE_CHECKING:
-    from lxml.etree import _Element as Element
 
 ROOTS = ("PubmedArticleSet", "MedlineCitationSet")
 RECORD, BOOK, DELETED = "MedlineCitation", "PubmedBookArticle", "DeleteCitation"
@@ -54,7 +48,6 @@ OTHER_METHOD = len(INDEXING)
 AUTOMATED, UNINDEXED = "automated", "unindexed"  # splits
 TEST_SPLITS = {"train": "test", AUTOMATED: f"test-{AUTOMATED}", UNINDEXED: UNINDEXED}
 VERSION_BITS = 20
-RANGE_KEYS = 1 << 20  # keys per rank and round
 YEARS = re.compile(r"(\d{4})(?:(-)(\d{4})?)?")
 
 
@@ -150,7 +143,7 @@ def entries(path: Path, limit: int, bad: BadRecords) -> Iterator[Record | list[K
                 raise DataError(f"{where}: {what}")
 
 
-def parse_record(citation: Element) -> Record:
+def parse_record(citation: Any) -> Record:
     article = citation.find("Article")
     if article is None:
         raise ValueError("no <Article>; expected one in each <MedlineCitation>")
@@ -183,7 +176,7 @@ def parse_record(citation: Element) -> Record:
     )
 
 
-def _key(element: Element | None) -> Key:
+def _key(element: Any) -> Key:
     if element is None:
         raise ValueError("no <PMID>; expected one in each <MedlineCitation>")
     pmid, version = (_text(element).strip(), element.get("Version", "1").strip())
@@ -193,7 +186,7 @@ def _key(element: Element | None) -> Key:
     return Key(int(pmid), int(version))
 
 
-def _text(element: Element | None) -> str:
+def _text(element: Any) -> str:
     if element is None:
         return ""
     return "".join(element.itertext()) if len(element) else element.text or ""
@@ -228,16 +221,8 @@ def is_latest(keys: np.ndarray) -> np.ndarray:
 
 
 def select_latest(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
-    _, (total,) = mpi.exclusive_sum(comm, [keys.size])
-    n_rounds = math.ceil(max(1, int(total)) / RANGE_KEYS / comm.size)
-    flags = np.zeros(keys.size, dtype=bool)
-    for number in range(n_rounds):
-        with mpi.agreed(comm, "searching for revisions"):
-            pmids = keys >> (VERSION_BITS + 1)
-            positions = np.flatnonzero(pmids % n_rounds == number)
-            routing = Routing(comm, pmids[positions] // n_rounds % comm.size)
-        flags[positions] = routing.answer(is_latest(routing.send(keys[positions])))
-    return flags[keys & 1 == 0]
+    routing = Routing(comm, (keys >> (VERSION_BITS + 1)) % comm.size)
+    return routing.answer(is_latest(routing.send(keys)))[keys & 1 == 0]
 
 
 def read_pubmed(task: Conversion) -> Part:

@@ -3,8 +3,6 @@
 The reader of a source NAME is the function `read_NAME` of its module.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import fields, make_dataclass
 from typing import Annotated, Any, NamedTuple, get_type_hints

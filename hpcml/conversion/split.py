@@ -1,7 +1,5 @@
 """Training and test rows, drawn by the keys of rows or groups, so adding rows does not move other rows."""
 
-from __future__ import annotations
-
 import shutil
 from itertools import repeat
 from pathlib import Path

@@ -4,8 +4,6 @@ Files of the extreme-classification repository (xmc) begin with the line `rows f
 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

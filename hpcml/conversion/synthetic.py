@@ -14,8 +14,6 @@ Words and labels are ranked by frequency; their columns are the ranks in a scatt
   how often mentions are false or silent (without words). Each word of a label has its own probability per mention.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple

@@ -5,8 +5,6 @@ such columns are not used as features. Row numbers and identifiers are detected 
 number of each batch and the values of possible identifiers, and the ranks compare them after the last row.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import shlex
@@ -14,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -56,7 +54,7 @@ class Roles:
     features: tuple[str, ...] | None = None  # None: all columns without another role
 
     @classmethod
-    def from_options(cls, options: ConvertOptions, names: Collection[str], fields: tuple[Field, ...] = PLAIN) -> Roles:
+    def from_options(cls, options: ConvertOptions, names: Collection[str], fields: tuple[Field, ...] = PLAIN) -> Self:
         """A name matches a column with the same white space around it or, if there is none, the column without it."""
         lists = (options.text, options.labels, options.indicators, options.features)
         known = set(names)
@@ -108,11 +106,11 @@ class Batch(NamedTuple):
     locate: Callable[[int], object]
     file: int = 0  # number of the input file, from 0
 
-    def part(self, begin: int, end: int) -> Batch:
+    def part(self, begin: int, end: int) -> Self:
         if end - begin == self.n_rows:
             return self
         columns = {name: values[begin:end] for name, values in self.columns.items()}
-        return Batch(end - begin, columns, lambda row: self.locate(begin + row), self.file)
+        return type(self)(end - begin, columns, lambda row: self.locate(begin + row), self.file)
 
     def numbers(self, names: Sequence[str], zero: bool = False, *advice: str) -> Iterator[NumberSlice]:
         """`zero`: NaN is 0. Raises DataError with `advice`."""

@@ -1,7 +1,5 @@
 """Convert documents to sparse rows: words (and pairs) weighted log(tf + 1)·idf with unit length, or 1."""
 
-from __future__ import annotations
-
 import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence

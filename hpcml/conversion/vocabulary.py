@@ -9,8 +9,6 @@ T". A tag has no white space and belongs to one field, so the last word of a nam
 unique.
 """
 
-from __future__ import annotations
-
 import operator
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import h5py
 import numpy as np
@@ -134,7 +132,7 @@ class TextSettings:
         write_strings(file, "text/stop_words", self.stop_words)
 
     @classmethod
-    def of(cls, raw_input: RawInput, path: Path) -> TextSettings:
+    def of(cls, raw_input: RawInput, path: Path) -> Self:
         if VECTORISER in raw_input.attributes:
             how = "use hpcml.Dataset.from_sparse(vectoriser.transform(texts), …) in Python"
             raise ConfigError(f"{path}: its rows come from a scikit-learn vectoriser, not from hpcml convert; {how}")

@@ -7,8 +7,6 @@ space, which changes neither the objective nor any step of a method that uses on
 corpus occur in one document.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Dataset files, opened read-only."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Collection

@@ -5,8 +5,6 @@ BioASQ's mapping, lines `Humans=D006801`; and lines `UI<tab>name<tab>tree number
 `;`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress

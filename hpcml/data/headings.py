@@ -4,10 +4,9 @@ The feature of the heading "Humans" is named "Humans (heading)". No word ends li
 must not use the heading of the label that it trains, because it is the answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -24,9 +23,9 @@ class Headings:
     own: np.ndarray
     excluded: np.ndarray
 
-    def in_columns(self, column_of: np.ndarray) -> Headings:
+    def in_columns(self, column_of: np.ndarray) -> Self:
         own = np.where(self.own >= 0, column_of[self.own], -1)
-        return Headings(own, column_of[self.excluded])
+        return type(self)(own, column_of[self.excluded])
 
     def hides(self, label: int, columns: np.ndarray) -> np.ndarray:
         return np.asarray((columns == self.own[label]) | np.isin(columns, self.excluded))

@@ -5,8 +5,6 @@ process. SciPy also sorts some matrices in place. Every function that takes a ma
 `check_csr(matrix, name)`, a new object that shares the caller's arrays, which are never written to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

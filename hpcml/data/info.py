@@ -1,8 +1,5 @@
 """Description of a dataset: contents, memory of its shards, and a check of every row."""
 
-from __future__ import annotations
-
-import hashlib
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -12,12 +9,13 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import NAMES, UNKNOWN, UNLABELLED, DataFile, split_or_all
 from hpcml.data.in_memory import BLOCK, find_decrease, find_out_of_range, find_unsorted_entry, row_of
+from hpcml.data.row_keys import FEATURE, string_keys
 from hpcml.data.shard import read_slab, split_bounds
 from hpcml.files.hdf5 import NAME_CHUNK, WRITTEN_BY, readable
 from hpcml.files.untrusted import attributes, text_of
 from hpcml.kernels import rows as kernels
 from hpcml.log import joined, label_with_title, named, plural, size
-from hpcml.partition import bounds_by_weight, even_range
+from hpcml.partition import bounds_by_weight, even_range, row_pieces
 
 SHOWN_LABELS = 40  # labels in the report; the others are counted
 
@@ -33,11 +31,7 @@ class ShardWeight:
 
 @dataclass
 class DatasetInfo:
-    path: Path
-    n_rows: int
-    n_features: int
-    n_labels: int
-    nnz: int
+    dataset: DataFile  # closed
     y_nnz: int
     nbytes: int
     source: str
@@ -49,15 +43,9 @@ class DatasetInfo:
     checked: bool
     label_titles: list[str] | None = None
     n_groups: int = 0  # groups of rows, which no split divides; 0: rows have no groups
-    n_unknown: int = 0  # labels that the --like dataset does not have
     n_unknown_entries: int = 0  # pairs of a row and an unknown label
-    n_unlabelled: int = 0
     n_skipped: int = 0  # invalid records of the input
     made_by: str = ""  # version of hpcml
-
-    @property
-    def density(self) -> float:
-        return self.nnz / max(1, self.n_rows * self.n_features)
 
 
 def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> DatasetInfo:
@@ -75,11 +63,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
             text = attributes(dataset.file["text"]) if "text" in dataset.file else {}
             text |= {"headings": True} if dataset.has_headings else {}
             description = DatasetInfo(
-                path=Path(path),
-                n_rows=dataset.n_rows,
-                n_features=dataset.n_features,
-                n_labels=dataset.n_labels,
-                nnz=dataset.nnz,
+                dataset=dataset,
                 y_nnz=int(dataset.file["Y/indices"].shape[0]),
                 nbytes=Path(path).stat().st_size,
                 source=text_of(dataset.file, "source") if "source" in dataset.file.attrs else "",
@@ -91,8 +75,6 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 shards=[_measure_shards(dataset, number) for number in ranks],
                 checked=check,
                 n_groups=int(np.unique(dataset.map("row_groups")).size) if dataset.has_groups else 0,
-                n_unknown=dataset.n_unknown,
-                n_unlabelled=dataset.n_unlabelled,
                 n_skipped=int(dataset.file.attrs.get("skipped_records", 0)),
                 made_by=text_of(dataset.file, WRITTEN_BY) if WRITTEN_BY in dataset.file.attrs else "",
                 n_unknown_entries=int(dataset.file[f"{UNKNOWN}/indices"].shape[0]) if dataset.n_unknown else 0,
@@ -115,11 +97,8 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             bounds = bounds_by_weight(indptr, comm.size)
             begin, end = int(bounds[comm.rank]), int(bounds[comm.rank + 1])
-            while begin < end:
-                last = int(np.searchsorted(indptr[begin : end + 1], indptr[begin] + BLOCK, side="right")) - 1 + begin
-                last = min(max(last, begin + 1), begin + BLOCK)
-                _check_rows(dataset, name, n_columns, begin, last)
-                begin = last
+            for first, last in row_pieces(indptr[begin : end + 1], BLOCK):
+                _check_rows(dataset, name, n_columns, begin + first, begin + last)
     for name in NAMES:
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             if name in dataset.file:
@@ -134,8 +113,7 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
             digests = np.empty(dataset.n_features if "feature_names" in dataset.file else 0, dtype=np.uint64)
             for first in range(0, digests.size, NAME_CHUNK):
                 names = dataset.strings("feature_names", first, first + NAME_CHUNK) or []
-                codes = b"".join(hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
-                digests[first : first + len(names)] = np.frombuffer(codes, dtype=np.uint64)
+                digests[first : first + len(names)] = string_keys(FEATURE, names)
             order = np.argsort(digests, kind="stable")
             same = np.flatnonzero(digests[order[1:]] == digests[order[:-1]])
             for number, other in zip(order[same].tolist(), order[same + 1].tolist(), strict=True):
@@ -212,17 +190,19 @@ def _count_labels(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
 
 
 def format_info(info: DatasetInfo) -> str:
+    data = info.dataset
+    density = data.nnz / max(1, data.n_rows * data.n_features)
     lines = [
-        f"{info.path}: {plural(info.n_rows, 'row')} × {plural(info.n_features, 'feature')} × {plural(info.n_labels, 'label')}, "
+        f"{data.path}: {plural(data.n_rows, 'row')} × {plural(data.n_features, 'feature')} × {plural(data.n_labels, 'label')}, "
         f"{size(info.nbytes)}",
-        f"  values    {info.nnz:,} ({info.density:.3%} of X; {info.nnz / max(1, info.n_rows):.1f} per row), "
-        f"{info.y_nnz / max(1, info.n_rows):.2f} labels per row",
+        f"  values    {data.nnz:,} ({density:.3%} of X; {data.nnz / max(1, data.n_rows):.1f} per row), "
+        f"{info.y_nnz / max(1, data.n_rows):.2f} labels per row",
     ]
-    if info.n_unknown:
+    if data.n_unknown:
         entries = plural(info.n_unknown_entries, "entry", "entries")
-        lines.append(f"  unknown   {plural(info.n_unknown, 'label')} unknown to the --like dataset: {entries}")
-    if info.n_unlabelled:
-        lines.append(f"  unlabelled {plural(info.n_unlabelled, 'row')}: not used for training or evaluation")
+        lines.append(f"  unknown   {plural(data.n_unknown, 'label')} unknown to the --like dataset: {entries}")
+    if data.n_unlabelled:
+        lines.append(f"  unlabelled {plural(data.n_unlabelled, 'row')}: not used for training or evaluation")
     if info.source:
         settings = ", ".join(f"{key} {value}" for key, value in sorted(info.text.items()))
         skipped = f", {plural(info.n_skipped, 'bad record')} skipped" if info.n_skipped else ""
@@ -246,11 +226,11 @@ def format_info(info: DatasetInfo) -> str:
     lines += ["", f"{'label':<{width}}" + "".join(f" {name:>10}" for name in info.counts)]
     for label, name in zip(order, names, strict=True):
         lines.append(f"{name:<{width}}" + "".join(f" {c[label]:>10,}" for c in info.counts.values()))
-    if info.n_labels > len(order):
+    if data.n_labels > len(order):
         frequent = ", ".join(
             f"{int((info.counts['all'] >= least).sum()):,} labels have at least {least} rows" for least in (10, 50)
         )
-        lines.append(f"... and {info.n_labels - len(order):,} more; {frequent}")
+        lines.append(f"... and {data.n_labels - len(order):,} more; {frequent}")
     return joined(lines)
 
 

@@ -1,10 +1,8 @@
 """Labels of a dataset: labels to train, labels unknown to the --like dataset, digests, and classes of rows."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,16 +16,6 @@ from hpcml.options import parse_part
 from hpcml.partition import entries_of, offsets
 
 N_WORDS = 2  # 64-bit words of a digest
-
-
-class LabelFilter(Protocol):
-    """Options that select the labels to train; they may also have `label_part`, "K/N"."""
-
-    @property
-    def label(self) -> tuple[str, ...]: ...
-
-    @property
-    def min_positives(self) -> int: ...
 
 
 def count_unused(dataset: DataFile) -> tuple[int, int]:
@@ -70,30 +58,29 @@ def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
     return mpi.allreduce_sum(comm, counts)
 
 
-def choose_labels(
-    comm: mpi.Comm, dataset: DataFile, selection: LabelFilter, n_positive: np.ndarray
-) -> tuple[np.ndarray, list[str]]:
-    return mpi.run_on_root(comm, f"reading the labels of {dataset.path}", lambda: _choose_labels(dataset, selection, n_positive))
+def choose_labels(comm: mpi.Comm, dataset: DataFile, selection: Any, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """`selection`: options with `label`, `min_positives` and perhaps `label_part`. Collective over `comm`."""
 
-
-def _choose_labels(dataset: DataFile, selection: LabelFilter, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    names = dataset.label_names()
-    known = set(names)
-    unknown = [name for name in selection.label if name not in known]
-    if unknown:
-        raise ConfigError(f"{dataset.path}: no label {unknown[0]!r}; {nearest(unknown[0], names, 'hpcml info')}")
-    selected = set(selection.label or names)
-    if selection.label and len(selected) < len(selection.label):
-        raise OptionError("label", repeated(selection.label), "given twice; give each label once")
-    chosen = [k for k, name in enumerate(names) if name in selected and n_positive[k] >= selection.min_positives]
-    if not chosen:
-        raise ConfigError(f"{dataset.path}: no label has {selection.min_positives} positive rows; lower --min-positives")
-    if (label_part := getattr(selection, "label_part", None)) is not None:
-        part, parts = parse_part(label_part)
-        n_all, chosen = len(chosen), chosen[(part - 1) * len(chosen) // parts : part * len(chosen) // parts]
+    def choose() -> tuple[np.ndarray, list[str]]:
+        names = dataset.label_names()
+        known = set(names)
+        unknown = [name for name in selection.label if name not in known]
+        if unknown:
+            raise ConfigError(f"{dataset.path}: no label {unknown[0]!r}; {nearest(unknown[0], names, 'hpcml info')}")
+        selected = set(selection.label or names)
+        if selection.label and len(selected) < len(selection.label):
+            raise OptionError("label", repeated(selection.label), "given twice; give each label once")
+        chosen = [k for k, name in enumerate(names) if name in selected and n_positive[k] >= selection.min_positives]
         if not chosen:
-            raise OptionError("label_part", label_part, f"there are only {plural(n_all, 'label')} to train; make fewer parts")
-    return np.array(chosen, dtype=np.int64), [names[k] for k in chosen]
+            raise ConfigError(f"{dataset.path}: no label has {selection.min_positives} positive rows; lower --min-positives")
+        if (label_part := getattr(selection, "label_part", None)) is not None:
+            part, parts = parse_part(label_part)
+            n_all, chosen = len(chosen), chosen[(part - 1) * len(chosen) // parts : part * len(chosen) // parts]
+            if not chosen:
+                raise OptionError("label_part", label_part, f"there are only {plural(n_all, 'label')} to train; make fewer parts")
+        return np.array(chosen, dtype=np.int64), [names[k] for k in chosen]
+
+    return mpi.run_on_root(comm, f"reading the labels of {dataset.path}", choose)
 
 
 def fingerprint(comm: mpi.Comm, shard: Shard, more: str) -> str:

@@ -6,8 +6,6 @@ few is computed over all rows. Sampling depends on hashes of row numbers only, a
 depend on the number of ranks.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.sparse as sp
 

@@ -5,20 +5,15 @@ have names) and their values. Splits, folds and samples are drawn by key, so a r
 or reordered. Rows of one group share a group key, which replaces their own keys in all draws.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hpcml import mpi
+from hpcml.data.dataset import DataFile
 from hpcml.kernels import row_keys as kernels
 from hpcml.mpi.routing import Routing
-
-if TYPE_CHECKING:
-    from hpcml.data.dataset import DataFile
 
 # Kinds of strings: equal strings of different kinds have different keys.
 ID, TEXT, FEATURE, GROUP = b"id", b"text", b"feature", b"group"

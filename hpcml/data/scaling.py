@@ -5,8 +5,6 @@ stay zeros and sparse rows stay sparse. Rows are scaled before they are copied i
 factors of the features, so its weights apply to unscaled values.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,10 +1,8 @@
 """A rank's share of a dataset: contiguous rows of a split, balanced by number of values, memory-mapped."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -47,7 +45,7 @@ class Shard:
         first_row: int = 0,
         n_global: int | None = None,
         weights: np.ndarray | None = None,
-    ) -> Shard:
+    ) -> Self:
         indptr, indices, data = csr
         n, indices = indptr.size - 1, indices.astype(np.int32 if n_features < 2**31 else np.int64, copy=False)
         y = labels or (np.zeros(n + 1, dtype=np.int64), np.empty(0, dtype=np.int32))

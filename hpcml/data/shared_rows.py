@@ -4,8 +4,6 @@ Methods that need all rows on every rank share one copy among the ranks of a nod
 methods put their own rows there if these would take too much memory.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from dataclasses import replace

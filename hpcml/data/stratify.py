@@ -8,8 +8,6 @@ choice .72; random split .79. On 4,000 rows of debian_tags_en: .37, 3.1 and 9.7.
 Rows are drawn by their keys (`hpcml.data.row_keys`), and rows of one group stay together.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from hpcml import rng

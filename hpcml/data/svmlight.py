@@ -4,8 +4,6 @@ As a stream, one rank reads a block of lines at a time, and all ranks parse it. 
 pipe, plain or compressed, of any length: memory holds one block. The rows do not depend on the blocks or on the number of ranks.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import os
@@ -196,16 +194,16 @@ class TextRows(NamedTuple):
     def n_rows(self) -> int:
         return self.indptr.size - 1
 
-    def after(self, n: int) -> TextRows:
+    def after(self, n: int) -> Self:
         a, b = self.indptr[n], self.y_indptr[n]
-        return TextRows(
+        return type(self)(
             self.first_row + n, self.indptr[n:] - a, self.indices[a:], self.data[a:], self.y_indptr[n:] - b, self.labels[b:]
         )
 
-    @staticmethod
-    def empty(first_row: int = 0) -> TextRows:
+    @classmethod
+    def empty(cls, first_row: int = 0) -> Self:
         ends = np.zeros(1, dtype=np.int64)
-        return TextRows(first_row, ends, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32), ends, np.empty(0))
+        return cls(first_row, ends, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32), ends, np.empty(0))
 
 
 class _JoinedStream:

@@ -7,8 +7,6 @@ A dataset is an HDF5 file with the attributes `hpcml-format = "dataset"` and `hp
 identify rows (uint64; `hpcml.data.row_keys`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

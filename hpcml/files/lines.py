@@ -3,8 +3,6 @@
 A rank would have to decompress everything before its lines, so rank 0 decompresses a file once for all ranks (`unpacked_once`).
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io
@@ -16,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from hpcml import mpi
 from hpcml.errors import DataError, OptionError
@@ -41,9 +39,6 @@ DAMAGE = (EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, OSError)
 
 UNPACKED_COPIES: dict[Path, Path] = {}  # compressed file -> its uncompressed copy, set by `unpacked_once`
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
 
 class CannotUnpack(OSError):
     """A compressed file that is not damaged but cannot be decompressed; the message gives the reason and a remedy."""
@@ -56,7 +51,7 @@ class _BoundedReader(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: WriteableBuffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer)
         while not (self.stream.eof and not self._next_stream()):
             if self.stream.needs_input and not self.packed and not (more := self.file.read(BUFFER_BYTES)):

@@ -1,7 +1,5 @@
 """Opening of input files that a user names, without waiting indefinitely."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os
@@ -58,14 +56,11 @@ def open_stream(path: Path | str) -> tuple[io.FileIO, bytes]:
 
 def read_at_most(path: Path | str, limit: int) -> bytes:
     """Return the bytes of a regular file, at most `limit` + 1. Raises DataError."""
-    content = b""
     try:
-        with open_regular(path) as file:
-            while len(content) <= limit and (more := file.read(limit + 1 - len(content))):
-                content += more
+        with io.BufferedReader(open_regular(path)) as file:
+            return file.read(limit + 1)
     except OSError as error:
         raise file_error(path, "read", error) from None
-    return content
 
 
 def read_small(path: Path | str, limit: int = SMALL_BYTES) -> str:

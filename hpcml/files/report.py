@@ -4,8 +4,6 @@ A result is a dataclass that inherits `ReportedResult` and defines `describe`. I
 overrides `as_dict`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass

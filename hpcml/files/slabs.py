@@ -8,15 +8,13 @@ words, each multiplied by an odd factor that depends on its position. A change o
 write parts of a block add their sums.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -24,10 +22,6 @@ import numpy as np
 from hpcml import mpi
 from hpcml.files.atomic import temporary_path
 from hpcml.kernels import row_keys as kernels
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer, WriteableBuffer
-
 
 GROUP = "checksums"
 BLOCK = 1 << 16  # 32-bit words that share a checksum
@@ -122,7 +116,7 @@ class DeferredErrorFile(io.FileIO):
         self._lost: list[tuple[int, bytes]] = []  # (offset, bytes) of writes since the error
         self._end = 0  # end of the file if the writes had succeeded
 
-    def write(self, data: ReadableBuffer) -> int:
+    def write(self, data: Any) -> int:
         begin, view = self.tell(), memoryview(data)
         try:
             write_at(self.fileno(), view, begin, Path(self.name))
@@ -134,7 +128,7 @@ class DeferredErrorFile(io.FileIO):
         self.seek(begin + len(view))
         return len(view)
 
-    def readinto(self, buffer: WriteableBuffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         begin, view = self.tell(), memoryview(buffer).cast("B")
         n = super().readinto(view)
         if self.error is None:

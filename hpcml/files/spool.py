@@ -1,7 +1,5 @@
 """Growing arrays in unnamed temporary files; small ones stay in memory."""
 
-from __future__ import annotations
-
 import io
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -7,8 +7,6 @@ a spreadsheet would evaluate as a formula, and before a `'` followed by such a t
 cannot contain, become `\x00` and `\udc80`.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

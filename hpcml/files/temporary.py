@@ -4,8 +4,6 @@ The name contains host and process number. While it is alive, the process holds 
 host in the name, means that its writer is dead. Files of other hosts are kept, because not all file systems share locks.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

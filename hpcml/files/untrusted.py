@@ -3,8 +3,6 @@
 HDF5 does not check everything: it loops endlessly on a damaged heap of strings, and follows links to other files.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct

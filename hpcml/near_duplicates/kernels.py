@@ -1,4 +1,4 @@
-"""Compiled passes over the features of rows: hashes of sets, minimum hashes, and numbers of common features."""
+"""Compiled passes over the features of rows: minimum hashes, and numbers of common features."""
 
 import numpy as np
 
@@ -6,24 +6,6 @@ from hpcml.kernels import njit
 from hpcml.kernels.row_keys import mix
 
 _LARGEST = np.uint32(2**32 - 1)
-
-
-@njit
-def set_keys(features, rows, key, keys):
-    """Set keys[i] (uint64) to a hash of the features of rows[i] of CSR arrays (indptr, indices); return the first i whose features
-    do not ascend, or -1.
-    """
-    indptr, indices = features
-    for i in range(rows.size):
-        total, last = np.uint64(0), np.int64(-1)
-        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
-            j = np.int64(indices[k])
-            if j <= last:
-                return i
-            total += mix(mix(np.uint64(j) ^ key) + key)
-            last = j
-        keys[i] = mix(total)
-    return -1
 
 
 @njit

@@ -27,8 +27,9 @@ from scipy.sparse.csgraph import connected_components
 
 from hpcml import mpi
 from hpcml.data.dataset import DataFile, read_feature_names
+from hpcml.data.row_keys import content_keys, feature_keys
 from hpcml.data.shard import Shard, load_shard, rows_of
-from hpcml.errors import DataError, OptionError
+from hpcml.errors import OptionError
 from hpcml.files.report import ReportedResult, cell, nan_to_none, plain, select_attributes
 from hpcml.files.table import table, write_table
 from hpcml.kernels.elementary import log, log1p, power
@@ -90,10 +91,24 @@ def hash_functions(bands: Bands) -> tuple[np.ndarray, np.ndarray]:
     return factors | np.uint32(1), addends
 
 
-class SharedRows:
-    def __init__(self, comm: mpi.Comm, shard: Shard) -> None:
-        self.comm, self.shard = comm, shard
+class Pairs:
+    """This rank's pairs (first < other, positions in the split), ascending by code, first · n + other, and their similarities."""
+
+    def __init__(self, comm: mpi.Comm, shard: Shard, similarity: float) -> None:
+        self.comm, self.shard, self.least = comm, shard, similarity
         self.bounds = offsets(comm.allgather(shard.n_local))
+        self.codes, self.similarity = np.zeros(0, np.int64), np.zeros(0)
+        # On all ranks after `find_pairs`: rows without features, rows with the features of an earlier row, and times that a row was
+        # in a bucket with more rows than it was compared with.
+        self.n_empty, self.n_equal, self.n_limited = 0, 0, 0
+
+    @property
+    def first(self) -> np.ndarray:
+        return self.codes // max(1, self.shard.n_global)
+
+    @property
+    def other(self) -> np.ndarray:
+        return self.codes % max(1, self.shard.n_global)
 
     def owner_ranks(self, positions: np.ndarray) -> np.ndarray:
         return np.searchsorted(self.bounds, positions, "right") - 1
@@ -111,28 +126,6 @@ class SharedRows:
         starts = offsets(sizes)[offsets(routing.received)].tolist()
         parts = mpi.exchange(self.comm, [values[begin:end] for begin, end in pairwise(starts)])  # owners ascend as rows do
         return offsets(routing.answer(sizes)), np.concatenate(parts)
-
-
-@dataclass
-class Pairs:
-    """This rank's pairs (first < other, positions in the split), ascending, with similarities; and counts over all ranks."""
-
-    first: np.ndarray
-    other: np.ndarray
-    similarity: np.ndarray
-    n_empty: int = 0  # rows without features
-    n_equal: int = 0  # rows with the features of an earlier row
-    n_limited: int = 0  # times that a row was in a bucket with more rows than it was compared with
-
-
-class PairSearch:
-    """Pairs found so far: ascending codes, first · n + other, and similarities of this rank's pairs."""
-
-    def __init__(self, comm: mpi.Comm, shard: Shard, similarity: float) -> None:
-        self.comm, self.shard, self.similarity = comm, shard, similarity
-        self.rows = SharedRows(comm, shard)
-        self.codes, self.similarities = np.zeros(0, np.int64), np.zeros(0)
-        self.n_limited = 0
 
     def compare_bucket(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
         """Return whether each row is the first of its bucket. Collective."""
@@ -155,28 +148,28 @@ class PairSearch:
         return routing.answer(is_first).astype(bool)
 
     def add_similar(self, codes: np.ndarray) -> None:
-        codes = Routing(self.comm, self.rows.owner_ranks(codes // max(1, self.shard.n_global))).send(codes)
+        codes = Routing(self.comm, self.owner_ranks(codes // max(1, self.shard.n_global))).send(codes)
         with mpi.agreed(self.comm, "removing known pairs"):
             codes = np.setdiff1d(codes, self.codes)  # each once, ascending
-        codes_found, similarities = [self.codes], [self.similarities]
+        codes_found, similarities = [self.codes], [self.similarity]
         for begin in range(0, int(mpi.allreduce_max(self.comm, codes.size)), COMPARED):
             piece = codes[begin : begin + COMPARED]
             first, other = np.divmod(piece, max(1, self.shard.n_global))
             other_rows, row_numbers = np.unique(other, return_inverse=True)
-            indptr, indices = self.rows.fetch(other_rows, self.shard.indptr, self.shard.indices)
+            indptr, indices = self.fetch(other_rows, self.shard.indptr, self.shard.indices)
             with mpi.agreed(self.comm, "comparing rows"):
-                rows, ends = self.rows.local_rows(first), self.shard.indptr
+                rows, ends = self.local_rows(first), self.shard.indptr
                 common = np.zeros(rows.size, np.int64)
                 kernels.count_common((ends, self.shard.indices), rows, (indptr, indices), row_numbers, common)
                 sizes = ends[rows + 1] - ends[rows] + indptr[row_numbers + 1] - indptr[row_numbers]
                 similarity = common / np.maximum(1, sizes - common)  # the Jaccard index
-                enough = similarity >= self.similarity
+                enough = similarity >= self.least
                 codes_found.append(piece[enough])
                 similarities.append(similarity[enough])
         with mpi.agreed(self.comm, "storing pairs"):
             all_codes = np.concatenate(codes_found)
             order = np.argsort(all_codes, kind="stable")
-            self.codes, self.similarities = all_codes[order], np.concatenate(similarities)[order]
+            self.codes, self.similarity = all_codes[order], np.concatenate(similarities)[order]
 
 
 def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: float, bands: Bands, log: Log) -> Pairs:
@@ -184,22 +177,19 @@ def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: floa
     features = shard.indptr, shard.indices
     with mpi.node_first(comm):  # compile
         none, numbers, no_keys = shard.rows[:0], np.zeros(0, np.uint32), np.zeros((1, 0), np.uint64)
-        kernels.set_keys(features, none, np.uint64(0), no_keys[0])
         kernels.band_keys(features, none, numbers, (numbers, numbers), 1, numbers, 0, no_keys)
         kernels.count_common(features, none, (shard.indptr, shard.indices[:0].copy()), none, none)
-    search = PairSearch(comm, shard, similarity)
+    pairs = Pairs(comm, shard, similarity)
 
     # Rows with the same features.
     present = np.flatnonzero(shard.indptr[shard.rows + 1] > shard.indptr[shard.rows])
-    rows, keys = shard.rows[present], np.zeros(present.size, np.uint64)
+    keys = np.zeros(present.size, np.uint64)
     with mpi.agreed(comm, f"reading {dataset.path}"):
-        (key,) = bits(0, "duplicates: sets", np.zeros(1))
-        bad = kernels.set_keys(features, rows, key, keys)
-        if bad >= 0:
-            row = shard.first_row + int(rows[bad])
-            raise DataError(f"{dataset.path}: damaged dataset: the features of row {row} are out of order; `hpcml info` says more")
+        for piece in row_slices(present.size, shard.nnz):
+            sizes, entries = entries_of(shard.indptr, shard.rows[present[piece]])
+            keys[piece] = content_keys(sizes, shard.indices[entries], np.ones(entries.size), feature_keys(None))
         dataset.check_unchanged()
-    is_first = search.compare_bucket(keys, shard.first_local + present, window=1)
+    is_first = pairs.compare_bucket(keys, shard.first_local + present, window=1)
     n_equal = present.size - int(np.count_nonzero(is_first))
 
     # First rows of groups that agree on a band.
@@ -218,12 +208,12 @@ def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: floa
             for piece in row_slices(rows.size, n_values * (1 + least.size // 8)):
                 kernels.band_keys(features, rows[piece], hashes, functions, bands.size, least, piece.start, keys_of_bands)
         for band, keys in enumerate(keys_of_bands, begin):
-            search.compare_bucket(keys, shard.first_local + chosen, WINDOW)
+            pairs.compare_bucket(keys, shard.first_local + chosen, WINDOW)
             progress.update(band + 1)
     progress.close()
-    _, totals = mpi.exclusive_sum(comm, [shard.n_local - present.size, n_equal, search.n_limited])
-    first, other = np.divmod(search.codes, max(1, shard.n_global))
-    return Pairs(first, other, search.similarities, *(int(total) for total in totals))
+    _, totals = mpi.exclusive_sum(comm, [shard.n_local - present.size, n_equal, pairs.n_limited])
+    pairs.n_empty, pairs.n_equal, pairs.n_limited = totals.tolist()
+    return pairs
 
 
 @dataclass
@@ -259,36 +249,30 @@ def measure_consistency(
 
     Also return whether each pair of this rank counts, and the numbers of labels (3 × pairs) of its first row, other row, and both.
     """
-    rows, n_labels = SharedRows(comm, shard), shard.n_labels
-    counted = _flag_best_pairs(rows, pairs, ~(np.isin(pairs.first, unlabelled) | np.isin(pairs.other, unlabelled)))
+    n_labels, first, other, routing = shard.n_labels, pairs.first, pairs.other, Routing(comm, pairs.owner_ranks(pairs.other))
+    usable = ~(np.isin(first, unlabelled) | np.isin(other, unlabelled))
+    sent = [routing.send(values) for values in (first, other, pairs.similarity, usable.astype(np.uint8))]
+    with mpi.agreed(comm, "selecting pairs"):
+        order = np.lexsort((-sent[0], -sent[2], sent[3] == 0, sent[1]))
+        is_best = np.ones(order.size, np.uint8)
+        is_best[order[1:]] = sent[1][order[1:]] != sent[1][order[:-1]]
+    counted = routing.answer(is_best & sent[3]).astype(bool)
     with mpi.agreed(comm, "allocating label counts"):
         counts = np.zeros((3, n_labels), np.int64)
         count_labels(shard.y_indptr, shard.y_indices, shard.rows, counts[0])
-        label_counts = np.zeros((3, pairs.first.size), np.int64)
-    for begin in range(0, int(mpi.allreduce_max(comm, pairs.first.size)), COMPARED):
+        label_counts = np.zeros((3, first.size), np.int64)
+    for begin in range(0, int(mpi.allreduce_max(comm, first.size)), COMPARED):
         piece = slice(begin, begin + COMPARED)
-        other_rows, positions = np.unique(pairs.other[piece], return_inverse=True)
-        indptr, indices = rows.fetch(other_rows, shard.y_indptr, shard.y_indices)
+        other_rows, positions = np.unique(other[piece], return_inverse=True)
+        indptr, indices = pairs.fetch(other_rows, shard.y_indptr, shard.y_indices)
         with mpi.agreed(comm, "comparing labels"):
-            one = _label_sets(shard.y_indptr, shard.y_indices, rows.local_rows(pairs.first[piece]), n_labels)
-            other = _label_sets(indptr, indices, positions, n_labels)
-            both = one.multiply(other).tocsr()
-            for count, sets in ((counts[1], one), (counts[1], other), (counts[2], both)):
+            one = _label_sets(shard.y_indptr, shard.y_indices, pairs.local_rows(first[piece]), n_labels)
+            two = _label_sets(indptr, indices, positions, n_labels)
+            both = one.multiply(two).tocsr()
+            for count, sets in ((counts[1], one), (counts[1], two), (counts[2], both)):
                 count += np.bincount(sets[counted[piece]].indices, minlength=n_labels)
-            label_counts[:, piece] = [np.diff(sets.indptr) for sets in (one, other, both)]
+            label_counts[:, piece] = [np.diff(sets.indptr) for sets in (one, two, both)]
     return Consistency(*mpi.allreduce_sum(comm, counts)), counted, label_counts
-
-
-def _flag_best_pairs(rows: SharedRows, pairs: Pairs, usable: np.ndarray) -> np.ndarray:
-    """Flag the usable pairs that are the most similar pair of their second row. Collective."""
-    routing = Routing(rows.comm, rows.owner_ranks(pairs.other))
-    columns = (pairs.first, pairs.other, pairs.similarity, usable.astype(np.uint8))
-    first, other, similarity, is_usable = (routing.send(values) for values in columns)
-    with mpi.agreed(rows.comm, "selecting pairs"):
-        order = np.lexsort((-first, -similarity, is_usable == 0, other))
-        best = np.ones(other.size, np.uint8)
-        best[order[1:]] = other[order[1:]] != other[order[:-1]]
-    return routing.answer(best & is_usable).astype(bool)
 
 
 def _label_sets(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, n_labels: int) -> sp.csr_matrix:

@@ -10,7 +10,6 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.number_rows import row_pieces
 from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, DataFile, checked_slabs, read_feature_names
 from hpcml.data.labels import read_label_sets
 from hpcml.data.shard import Shard, load_shard
@@ -31,7 +30,7 @@ from hpcml.files.slabs import Slab, new_file, open_for_update, require_group
 from hpcml.files.untrusted import attributes, read_strings
 from hpcml.model.linear import Model
 from hpcml.model.open import model_file
-from hpcml.partition import offsets
+from hpcml.partition import offsets, row_pieces
 
 FEATURES, POSITIVE, NEGATIVE = "state/features", "state/u", "state/v"
 PER_LABEL = ("state/lanes", "state/counters")  # never per feature, whatever their width

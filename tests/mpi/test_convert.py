@@ -99,7 +99,7 @@ def test_same_bytes_on_any_number_of_ranks(comm, mpi_tmp_path, case, monkeypatch
     source, text, options = CASES[case]
     report, path = both(comm, source, [write(comm, mpi_tmp_path / "in", text)], mpi_tmp_path, **options)
     found = info(comm, path, [1, 2, 50])
-    assert (found.n_rows, found.n_features, found.n_labels) == (report.rows, report.features, report.labels)
+    assert (found.dataset.n_rows, found.dataset.n_features, found.dataset.n_labels) == (report.rows, report.features, report.labels)
     if comm.rank == 0:
         assert format_info(found) == format_info(info(self_comm(), path, [1, 2, 50]))
 
@@ -107,8 +107,8 @@ def test_same_bytes_on_any_number_of_ranks(comm, mpi_tmp_path, case, monkeypatch
 def test_synthetic_corpus_does_not_depend_on_the_ranks(comm, mpi_tmp_path):
     options = {"rows": 101, "features": ("900",), "labels": ("12",), "test_share": 0.3, "seed": 4}
     report, path = both(comm, "synthetic", [Path("text")], mpi_tmp_path, **options)
-    found = info(comm, path, [1])
-    assert (found.n_rows, found.n_features, found.n_labels) == (report.rows, 900, 12) == (101, 900, 12)
+    data = info(comm, path, [1]).dataset
+    assert (data.n_rows, data.n_features, data.n_labels) == (report.rows, 900, 12) == (101, 900, 12)
 
 
 @pytest.mark.parametrize("kind", ["svmlight", "pairs"])

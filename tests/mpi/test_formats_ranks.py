@@ -20,7 +20,7 @@ from support.pubmed_records import AWKWARD, deletion, document, record
 
 import hpcml
 from hpcml import mpi
-from hpcml.conversion import arff, csv_file, parquet, pubmed
+from hpcml.conversion import arff, csv_file, parquet
 from hpcml.conversion.convert import convert
 from hpcml.errors import DataError, HpcmlError
 
@@ -332,8 +332,7 @@ def pubmed_files(comm, mpi_tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"test_years": ("1998,2011",), "pairs": True}, {"test_share": 0.3, "seed": 3}])
-def test_same_bytes_of_pubmed_on_any_number_of_ranks(comm, pubmed_files, options, monkeypatch):
-    monkeypatch.setattr(pubmed, "RANGE_KEYS", 7)
+def test_same_bytes_of_pubmed_on_any_number_of_ranks(comm, pubmed_files, options):
     converted_alike(comm, "pubmed", pubmed_files, pubmed_files[0].parent, **options)
 
 

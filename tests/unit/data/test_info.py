@@ -24,8 +24,9 @@ def path(tmp_path):
 def test_counts_rows_labels_and_shards(path):
     X, Y = random_data(2, N_ROWS, 9, 5)
     found = info(mpi.self_comm(), path, [1, 3, 100])
-    assert (found.n_rows, found.n_features, found.n_labels, found.nnz) == (N_ROWS, 9, 5, X.nnz)
-    assert found.density == X.nnz / (N_ROWS * 9)
+    data = found.dataset
+    assert (data.n_rows, data.n_features, data.n_labels, data.nnz) == (N_ROWS, 9, 5, X.nnz)
+    assert f"{X.nnz:,} ({X.nnz / (N_ROWS * 9):.3%} of X;" in module.format_info(found)
     counts = (Y.toarray() != 0).astype(int)
     for name, rows in (("all", slice(None)), ("train", slice(0, None, 2)), ("test", slice(1, None, 4))):
         assert found.counts[name].tolist() == counts[rows].sum(axis=0).tolist()
