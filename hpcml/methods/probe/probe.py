@@ -4,8 +4,6 @@ PROBE estimates a lower bound (1 − φ) f_min of the objective and takes the Po
 of steps decide whether φ is multiplied by γ. A label is done when φ falls below ε.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial
