@@ -18,14 +18,13 @@ from hpcml.methods.probe.options import PegasosOptions, ProbeOptions
 
 GAMMA = 2 / 3  # γ: ratio of successive φ
 UPTICKS = 2  # ccf: number of increases of f that ends a cycle
-EPSILON = 0.05  # ε: training stops when φ falls below it
 
 NORMAL, TEST, RETEST = range(3)
 
 
 @dataclass
 class ProbeState(LabelProgress):
-    epsilon: float = EPSILON
+    epsilon: float = 0.05  # ε: training stops when φ falls below it
     f_min: float = math.inf
     f_previous: float = math.inf
     last_f_min: float = math.inf  # f_min at the end of the last cycle
