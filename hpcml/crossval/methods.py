@@ -41,13 +41,8 @@ class CvMethod:
 # within 0.6 points of SVC(kernel="linear") on the paper's small sets, in a hundredth of the time.
 _SVM = Learner("svm", "sklearn.svm.LinearSVC", (("loss", "hinge"), ("C", 1.0), ("max_iter", 10_000)))
 
-_FOREIGN: dict[str, CvMethod] = {
-    method.name: method
-    for method in (
-        CvMethod(_SVM, cost=100.0, intercept=True),
-        CvMethod(Learner("multinomial-nb", "sklearn.naive_bayes.MultinomialNB", ()), cost=3.0, scalable=False),
-    )
-}
+_NAIVE_BAYES = Learner("multinomial-nb", "sklearn.naive_bayes.MultinomialNB", ())
+_FOREIGN = {"svm": CvMethod(_SVM, cost=100.0, intercept=True), "multinomial-nb": CvMethod(_NAIVE_BAYES, cost=3.0, scalable=False)}
 
 
 def methods() -> dict[str, CvMethod]:

@@ -1,7 +1,5 @@
 """Model files of fitted estimators, with the content that training writes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +11,7 @@ from hpcml import mpi
 from hpcml.files.slabs import new_file
 from hpcml.model.linear import STATUS, describe_model, is_smaller_sparse, model_slabs
 from hpcml.model.raw_input import RawInput
+from hpcml.partition import offsets
 
 
 class ModelTarget(NamedTuple):
@@ -37,11 +36,8 @@ def write_linear(
     (n_labels, n_features), parts = weights[0].shape, list(map(sp.csr_matrix, weights))
     if numbers:
         numbers = [each if each.size else np.zeros(1) for each in numbers]
-        rows, columns = (
-            np.repeat(np.arange(n_labels), list(map(len, numbers))),
-            np.concatenate([*map(np.arange, map(len, numbers))]),
-        )
-        parts.append(sp.csr_matrix((np.concatenate(numbers), (rows, columns))))
+        columns = np.concatenate([np.arange(each.size) for each in numbers])
+        parts.append(sp.csr_matrix((np.concatenate(numbers), columns, offsets([each.size for each in numbers]))))
         about = {**about, "width": n_features}
     W = sp.hstack(parts, format="csr")
     with np.errstate(over="ignore"):

@@ -72,10 +72,9 @@ class PreviousRun:
             )
         else:
             log(f"{why}: training all {len(trainable)} labels")
-        decided = [name for name in ("threshold", "sigmoid_slope") if name in self.model.labels]
-        if decided:
-            what = " and ".join({"threshold": "thresholds", "sigmoid_slope": "sigmoids"}[name] for name in decided)
-            how = " and ".join({"threshold": "hpcml threshold", "sigmoid_slope": "hpcml calibrate"}[name] for name in decided)
+        decisions = {"threshold": ("thresholds", "hpcml threshold"), "sigmoid_slope": ("sigmoids", "hpcml calibrate")}
+        if decided := [names for column, names in decisions.items() if column in self.model.labels]:
+            what, how = map(" and ".join, zip(*decided, strict=True))
             log(f"note: the new model does not inherit the {what} of {self.run}; choose new ones with {how}")
 
     def _match_labels(self, comm: mpi.Comm, problem: LabelProblem) -> tuple[dict[int, int] | None, str]:

@@ -4,8 +4,6 @@ A classifier of hpcml (`learner.OWN`) is an HDF5 group `classifier` with its fit
 dataset `classifier` (uint8) with a skops dump (`skops_file`). Nothing is unpickled.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Copy labels from model files with the same features into a new model file (`hpcml merge`, `hpcml prune`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import h5py

@@ -4,8 +4,6 @@ Training runs on the CPU and gives the same bits. The GPU sums the log densities
 than 1e-6. Files do not record the device: a saved classifier scores on the CPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

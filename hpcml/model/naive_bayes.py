@@ -1,7 +1,5 @@
 """scikit-learn classifiers for naive Bayes with feature densities."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

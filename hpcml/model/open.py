@@ -1,7 +1,5 @@
 """Open and describe models of any kind, given as a file or a run folder."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from pathlib import Path

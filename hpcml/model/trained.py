@@ -1,7 +1,5 @@
 """The base class of models: labels, features, thresholds, probabilities and training rows, read from a file."""
 
-from __future__ import annotations
-
 import copy
 import math
 from contextlib import nullcontext

@@ -4,8 +4,6 @@ A model file stores the keys (`hpcml.data.row_keys`) of its training rows. For m
 keys; an overlap is then estimated from the rows with keys in that range.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import h5py

@@ -101,8 +101,6 @@ def _scale(rows: CompactRows, train: Csr, test: Csr, scale: str) -> tuple[dict[s
     largest = np.zeros(rows.n_columns, np.float32)
     np.maximum.at(largest, train[1], sizes)
     squares = np.bincount(np.repeat(np.arange(train[0].size - 1), np.diff(train[0])), np.square(data, dtype=np.float64))
-    bounds = {
-        "smallest": float(sizes[sizes > 0].min(initial=1.0)),
-        "max_norm": float(np.sqrt(squares.max(initial=0.0))) * (1 + 1e-6),
-    }
-    return {"data": data, "largest": largest, **bounds}, (*test[:2], test[2] * factors[test[1]])
+    smallest, max_norm = float(sizes[sizes > 0].min(initial=1.0)), float(np.sqrt(squares.max(initial=0.0))) * (1 + 1e-6)
+    changed = {"data": data, "largest": largest, "smallest": smallest, "max_norm": max_norm}
+    return changed, (*test[:2], test[2] * factors[test[1]])

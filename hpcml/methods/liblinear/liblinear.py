@@ -4,8 +4,6 @@ LIBLINEAR minimises ½‖w‖² + C Σ ℓ, which is f(w)/λ for C = 1/(λ m). I
 the ranks, each of which trains one at a time.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

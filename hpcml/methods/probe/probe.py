@@ -4,8 +4,6 @@ PROBE estimates a lower bound (1 − φ) f_min of the objective and takes the Po
 of steps decide whether φ is multiplied by γ. A label is done when φ falls below ε.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -20,14 +18,13 @@ from hpcml.methods.probe.options import PegasosOptions, ProbeOptions
 
 GAMMA = 2 / 3  # γ: ratio of successive φ
 UPTICKS = 2  # ccf: number of increases of f that ends a cycle
-EPSILON = 0.05  # ε: training stops when φ falls below it
 
 NORMAL, TEST, RETEST = range(3)
 
 
 @dataclass
 class ProbeState(LabelProgress):
-    epsilon: float = EPSILON
+    epsilon: float = 0.05  # ε: training stops when φ falls below it
     f_min: float = math.inf
     f_previous: float = math.inf
     last_f_min: float = math.inf  # f_min at the end of the last cycle
