@@ -562,7 +562,7 @@ def cross_validate(
     seed: int = 0,
     baseline: str | None = None,
     in_order: bool = False,
-    scale: Literal["none", "standard", "max-abs"] | None = None,
+    scale: Literal["standard", "max-abs", "none"] | None = None,
     bias: bool = True,
     output: Path | str | None = None,
     force: bool = False,

@@ -24,7 +24,7 @@ class CvOptions:
     """Method that the others are compared with. Default: the first method."""
     in_order: Flag = False
     """Train on the rows in file order. Default: shuffled."""
-    scale: Literal["none", "standard", "max-abs"] | None = None
+    scale: Literal["standard", "max-abs", "none"] | None = None
     """Divide each feature by its standard deviation (standard, without centring) or by its largest magnitude (max-abs) over the
     training rows of a fold. Default: none, with a warning if the scales differ by more than 100.
     """

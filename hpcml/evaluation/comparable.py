@@ -5,8 +5,6 @@ offset) have the order of the probabilities and do not become equal where probab
 the order of the scores. Every ranking of the labels of a row, or of pairs of rows and labels, uses these values.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from hpcml.kernels import elementary

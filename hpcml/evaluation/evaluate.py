@@ -6,8 +6,6 @@ the result has the same bits for any blocks and any number of ranks. Memory of a
 pairs, about 100 bytes for each positive pair of all ranks, and 120 for each row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace

@@ -11,8 +11,6 @@ of ranks. One reduction of BLOCKS numbers per sum is all the communication.
 Not done: a draw per row and resample, which needs 10⁹ draws for a million rows.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Sums are of whole multiples of 2^−36 or slightly more, so they depend neither on the order of the rows nor on the number of ranks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

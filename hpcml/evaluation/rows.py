@@ -1,7 +1,5 @@
 """Means over rows: F1 of a row's labels; precision, nDCG and propensity-scored precision of its best labels."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Names of rows and features, and titles of labels and rows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable
 from pathlib import Path

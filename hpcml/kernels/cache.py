@@ -3,8 +3,6 @@
 numba's cache files are pickles, which can execute code, so a folder is used only if no other user can write to it.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import fcntl

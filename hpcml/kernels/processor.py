@@ -1,7 +1,5 @@
 """Processor, numba's compilation target, and numerical libraries of a run."""
 
-from __future__ import annotations
-
 import os
 import platform
 from contextlib import suppress

@@ -10,8 +10,6 @@ everywhere. First-order methods take any of `FIRST_ORDER`. The vectorised forms 
 `hpcml.kernels.lanes`. Begin with `logistic`.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

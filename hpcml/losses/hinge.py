@@ -1,7 +1,5 @@
 """The hinge loss ℓ(z) = max(0, 1 − z) of support vector machines."""
 
-from __future__ import annotations
-
 from hpcml.kernels import njit
 
 VALUE_AT_ZERO, SLOPE_BOUND, HAS_UNIT_SLOPES = 1.0, 1.0, True

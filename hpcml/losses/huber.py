@@ -1,7 +1,5 @@
 """The modified Huber loss: ℓ(z) = 0 if z ≥ 1, (1 − z)² if −1 ≤ z < 1, and −4 z if z < −1."""
 
-from __future__ import annotations
-
 from hpcml.kernels import njit
 
 VALUE_AT_ZERO, SLOPE_BOUND, HAS_UNIT_SLOPES = 1.0, 4.0, False

@@ -3,8 +3,6 @@
 ℓ′(z) = −σ(−z) and ℓ″(z) = σ(z) σ(−z). No value of z overflows: both come from the smaller one of σ(z) and σ(−z).
 """
 
-from __future__ import annotations
-
 from hpcml.kernels import njit
 from hpcml.kernels.elementary import exp, log, log1p
 

@@ -1,7 +1,5 @@
 """The squared loss ℓ(z) = ½ (1 − z)², which is ½ (w · x − y)² for y = ±1."""
 
-from __future__ import annotations
-
 import math
 
 from hpcml.kernels import njit

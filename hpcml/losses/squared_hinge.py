@@ -1,7 +1,5 @@
 """The squared hinge loss ℓ(z) = max(0, 1 − z)²."""
 
-from __future__ import annotations
-
 import math
 
 from hpcml.kernels import njit

@@ -1,7 +1,5 @@
 """Start and end of the program on all ranks: world communicator, launcher check, abort hook."""
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import math

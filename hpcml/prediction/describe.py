@@ -1,7 +1,5 @@
 """Description of a file written by `hpcml predict`, for `hpcml info`."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

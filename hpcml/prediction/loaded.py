@@ -1,7 +1,5 @@
 """`hpcml.load`: a model in memory that labels texts, matrices, data frames and datasets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from numbers import Integral
 from pathlib import Path

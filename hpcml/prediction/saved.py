@@ -1,7 +1,5 @@
 """`hpcml.save`: write a fitted estimator or text pipeline as a run folder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Columns are `id` (or the row number), `label`, `title` if the labels have titles
 hold float32 numbers, HDF5 holds float64.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """scikit-learn text vectorisers in model files: settings as JSON, feature names and idf. Nothing is pickled."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -15,8 +15,6 @@ pass continue the rounds until all have. Flags of other groups arrive in the sum
 meanwhile.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence

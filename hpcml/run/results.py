@@ -6,8 +6,6 @@ the numbers of weights. A continued run, on any number of ranks, uses all comple
 cut off.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import zlib

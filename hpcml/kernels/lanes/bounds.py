@@ -1,7 +1,5 @@
 """Upper bounds of scores: of rows for several labels, and of cells of labels as sums of 8-bit levels times numbers."""
 
-from __future__ import annotations
-
 from llvmlite import ir
 from numba import types
 

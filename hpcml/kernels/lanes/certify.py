@@ -1,7 +1,5 @@
 """The sums of a panel's certificate in float64: losses, terms of the dual objective, gradients."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 

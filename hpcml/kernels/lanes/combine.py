@@ -1,7 +1,5 @@
 """Weights of a panel recomputed from its duals, in float64; non-zero duals, and logistic duals as α or at another cost."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 

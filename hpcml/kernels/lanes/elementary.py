@@ -5,8 +5,6 @@ on every machine and in every lane. They differ from `hpcml.kernels.elementary` 
 Arguments of exp are clipped to EXPONENTS, where nothing overflows and nothing is denormal.
 """
 
-from __future__ import annotations
-
 import math
 
 from llvmlite import ir

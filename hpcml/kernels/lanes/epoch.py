@@ -16,8 +16,6 @@ A row of weight s counts as s rows. Its dual is stored divided by s: gradient, b
 1, with s ‖x‖² instead of ‖x‖², and a step adds s times as much to the weights.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from llvmlite import ir
 from numba import types

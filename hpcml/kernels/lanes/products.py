@@ -1,7 +1,5 @@
 """Products of CSR rows with the weights of a panel, sums of rows into them, and prefetching."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -5,8 +5,6 @@ only support vectors. The support vectors of each chunk are cached while there i
 not read the chunk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import NamedTuple

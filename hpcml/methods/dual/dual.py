@@ -21,8 +21,6 @@ Logistic regression (Yu, Huang & Lin 2011) differs in two ways. No dual reaches 
 reduces the gradients so much that those at its end are predicted from the last two passes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Generator, Sequence
 from functools import partial

@@ -18,8 +18,6 @@ Reference: Mangasarian, *A finite Newton method for classification*, 2002. LIBLI
 Rejected: conjugate gradients instead of H admit more columns, but take hundreds of passes where H is ill-conditioned.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ Hinge losses: `alpha` holds the duals Î±. Logistic loss: `alpha` holds u = log(Î
 dual and no row is shrunk.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

@@ -17,8 +17,6 @@ The result for a label depends on the label, the rows and the seed. The intercep
 is required instead.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Loading of rows and labels to train on."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Description of a method with a weight vector per label."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

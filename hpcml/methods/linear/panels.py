@@ -4,8 +4,6 @@ A group is the ranks that share rows; labels are distributed over groups, which 
 path depends only on the label, so it does not matter which group trains it and which labels share its panel.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The report of a finished training run."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path

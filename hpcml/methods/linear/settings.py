@@ -1,7 +1,5 @@
 """Options that differ between the labels of a run: λ, λ₁ and the weight of positive rows."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

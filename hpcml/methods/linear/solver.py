@@ -5,8 +5,6 @@ for finished in solver.solve(range(labels.size), NEVER):  # one turn per iterati
     ...
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
