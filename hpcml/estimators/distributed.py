@@ -1,5 +1,7 @@
 """Classifiers whose `fit` takes the rows of several ranks, with checks that raise the same error on all ranks."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """Labels of rows in memory, with classes collected from all ranks, and predictions from scores."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Callable
 from typing import Any, NamedTuple

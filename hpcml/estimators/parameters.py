@@ -14,6 +14,8 @@ allowed types. The help of the option documents the parameter, unless the class 
 checkers and `help` see its signature.
 """
 
+from __future__ import annotations
+
 import inspect
 import re
 import textwrap

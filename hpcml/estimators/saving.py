@@ -1,5 +1,7 @@
 """Model files of fitted estimators, with the content that training writes."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

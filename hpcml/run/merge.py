@@ -18,7 +18,7 @@ from hpcml.files.atomic import check_output
 from hpcml.files.opening import read_small
 from hpcml.files.slabs import new_file
 from hpcml.files.table import joined_names, table, write_table
-from hpcml.log import joined, plural
+from hpcml.log import joined, plural, visible
 from hpcml.model.copy_labels import copy_labels
 from hpcml.model.linear import Model, training_attributes
 from hpcml.model.open import open_model
@@ -61,7 +61,7 @@ def merge_models(session: Session, runs: list[Path], target: Target, free: Calla
             for name in ("history.csv", "choice.csv"):
                 sources = [run / name for run in run_folders]
                 mpi.run_on_root(comm, f"writing {fresh / name}", partial(_join_tables, sources, fresh / name))
-    return f"{folder.model}: {plural(sum(sizes), 'label')} of {plural(len(run_folders), 'run')}"
+    return visible(f"{folder.model}: {plural(sum(sizes), 'label')} of {plural(len(run_folders), 'run')}")
 
 
 def _read_part(run: Path) -> _Part:

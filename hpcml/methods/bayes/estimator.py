@@ -1,5 +1,7 @@
 """Naive Bayes, boosted and in stages, as scikit-learn classifiers that train on arrays in memory."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Dual coordinate descent as a scikit-learn classifier."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Self

@@ -1,5 +1,7 @@
 """The elastic net as a scikit-learn classifier."""
 
+from __future__ import annotations
+
 from hpcml import mpi
 from hpcml.estimators.parameters import ATTRIBUTES, OPTION, Seed, classifier_of
 from hpcml.methods.elastic_net.options import ElasticNetOptions

@@ -1,5 +1,7 @@
 """The single-pass learners as a scikit-learn classifier."""
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import fields
 from typing import Any, Self

@@ -1,5 +1,7 @@
 """PROBE as a scikit-learn classifier."""
 
+from __future__ import annotations
+
 from hpcml import mpi
 from hpcml.estimators.parameters import OPTION, Seed, classifier_of
 from hpcml.methods.linear.estimator import LinearClassifier

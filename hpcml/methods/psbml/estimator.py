@@ -1,5 +1,7 @@
 """PSBML as a scikit-learn classifier, on one rank or on the rows of many."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import NoneType
@@ -59,7 +61,7 @@ class PsbmlCycle(NamedTuple):
     weights: Mapping[int, np.ndarray]
 
 
-def _has_probabilities(estimator: "PsbmlClassifier") -> bool:
+def _has_probabilities(estimator: PsbmlClassifier) -> bool:
     """Return whether the base learner gives probabilities; if not, AttributeError gives the reason."""
     try:
         if hasattr(learners.parse_learner(_tokens(estimator.base)).unfitted(0), "predict_proba"):

@@ -31,10 +31,9 @@ class Synchronous:
         with mpi.agreed(comm, "training the nodes"):
             judges = {}
             with problem.computing("train"):
-                for node, slots in self.slots.items():
+                for node in self.slots:
                     look()
-                    number = (self.cycle + 1) * torus.n_nodes + node
-                    judges[node] = problem.train(self.store.take(slots), slots, "train", number)
+                    judges[node] = self._train(node, self.cycle + 1)
             own = {node: selection.population(slots) for node, slots in self.slots.items()}
 
         # Exchange rows with the neighbours; the store then has their values.
@@ -82,6 +81,10 @@ class Synchronous:
             new_populations = {node: selection.population(*of_node) for node, of_node in new.items()}
             entries = make_entries(new_populations, low, high)
         return Snapshot(self.cycle, entries, CycleFacts(low, high, self.sent, time.monotonic() - begin))
+
+    def _train(self, node: int, cycle: int) -> object:
+        slots = self.slots[node]
+        return self.problem.train(self.store.take(slots), slots, "train", cycle * self.problem.torus.n_nodes + node)
 
     def _test(self, judges: dict[int, object], populations: dict[int, Population], look: StopCheck) -> dict[int, np.ndarray]:
         problem = self.problem
