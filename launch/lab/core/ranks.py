@@ -1,7 +1,7 @@
 """Run `hpcml` on this rank and write where its processor time went: `python -m launch.lab.core.ranks FOLDER LAUNCHED WORD...`.
 
-Every 5 ms of processor time a signal looks at the stack, and the time since the last look counts for a phase. Python calls the
-handler in the function that called a compiled kernel, once the kernel has returned. LAUNCHED is the time of the launch (Unix
+A signal handler samples the stack every 5 ms of processor time; the time since the last sample counts for the phase of the function
+that runs. After a compiled kernel, this is the function that called it. LAUNCHED is the time of the launch (Unix
 seconds); `idle` is the time since then without the processor, in which a rank sleeps, or waits for files.
 """
 
@@ -44,13 +44,13 @@ def phase_of(frame: FrameType | None) -> str:
 def main(folder: Path, launched: float, words: list[str]) -> None:
     seconds, last = dict.fromkeys(PHASES, 0.0), 0.0
 
-    def look(_number: int, frame: FrameType | None) -> None:
+    def sample(_number: int, frame: FrameType | None) -> None:
         nonlocal last
         now = time.process_time()
         seconds[phase_of(frame)] += now - last
         last = now
 
-    signal.signal(signal.SIGPROF, look)
+    signal.signal(signal.SIGPROF, sample)
     signal.siginterrupt(signal.SIGPROF, False)
     signal.setitimer(signal.ITIMER_PROF, INTERVAL, INTERVAL)
     sys.argv = ["hpcml", *words]
