@@ -24,7 +24,6 @@ from hpcml.conversion.text import Corpus, vectorise
 from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.files.lines import DAMAGE, open_decompressed
 from hpcml.log import Progress, plural
-from hpcml.mpi.routing import Routing
 
 ROOTS = ("PubmedArticleSet", "MedlineCitationSet")
 RECORD, BOOK, DELETED = "MedlineCitation", "PubmedBookArticle", "DeleteCitation"
@@ -221,7 +220,7 @@ def is_latest(keys: np.ndarray) -> np.ndarray:
 
 
 def select_latest(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
-    routing = Routing(comm, (keys >> (VERSION_BITS + 1)) % comm.size)
+    routing = mpi.Routing(comm, (keys >> (VERSION_BITS + 1)) % comm.size)
     return routing.answer(is_latest(routing.send(keys)))[keys & 1 == 0]
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
@@ -218,25 +218,19 @@ def freeing(own: MPI.Comm) -> Iterator[MPI.Comm]:
     own.Free()
 
 
-@contextmanager
-def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
-    """Yield a private duplicate (None: of COMM_SELF), freed after the body. Collective over `comm`."""
-    with freeing((MPI.COMM_SELF if comm is None else comm).Dup()) as own:
-        yield own
+def duplicated(comm: MPI.Comm | None) -> AbstractContextManager[MPI.Comm]:
+    """Return a private duplicate (None: of COMM_SELF), freed after the body. Collective over `comm`."""
+    return freeing((MPI.COMM_SELF if comm is None else comm).Dup())
 
 
-@contextmanager
-def divided(comm: MPI.Comm, size: int) -> Iterator[MPI.Comm]:
-    """Yield the communicator of this rank's group of `size` neighbours (a divisor of the ranks). Collective over `comm`."""
-    with freeing(comm.Split(comm.rank // size, comm.rank)) as group:
-        yield group
+def divided(comm: MPI.Comm, size: int) -> AbstractContextManager[MPI.Comm]:
+    """Return the communicator of this rank's group of `size` neighbours (a divisor of the ranks). Collective over `comm`."""
+    return freeing(comm.Split(comm.rank // size, comm.rank))
 
 
-@contextmanager
-def on_node(comm: MPI.Comm) -> Iterator[MPI.Comm]:
-    """Yield the communicator of the ranks on this node. Collective over `comm`."""
-    with freeing(comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)) as node:
-        yield node
+def on_node(comm: MPI.Comm) -> AbstractContextManager[MPI.Comm]:
+    """Return the communicator of the ranks on this node. Collective over `comm`."""
+    return freeing(comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank))
 
 
 def ranks_on_node(comm: MPI.Comm) -> int:

@@ -20,7 +20,7 @@ from hpcml.conversion import text as text_module
 from hpcml.conversion.text import FewTexts
 from hpcml.conversion.vocabulary import PLAIN, Field, TextSettings, as_texts, parse_fields
 from hpcml.data.dataset import DataFile
-from hpcml.data.info import format_info, info
+from hpcml.data.info import info
 from hpcml.data.shard import read_slab
 from hpcml.errors import DataError
 from hpcml.model.raw_input import RawInput
@@ -255,7 +255,7 @@ def test_new_documents_have_the_same_fields(tmp_path, pairs):
     with DataFile(few) as dataset:
         names = dataset.strings("feature_names")
         assert [names[j] for j in dataset.map("X/indices")] == ["york T", "Disasters J"]
-    assert "fields title=T,text=A,journal=J,keys=keys" in format_info(info(SELF, path, [1]))
+    assert "fields title=T,text=A,journal=J,keys=keys" in info(SELF, path, [1])
 
 
 def test_fields_are_parsed():
