@@ -22,7 +22,6 @@ SHOWN_LABELS = 40  # labels in the report; the others are counted
 
 def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> str:
     """Return a description of a dataset, with the size of a shard for each number of ranks. Collective over `comm`."""
-    dataset = None
     with mpi.agreed(comm, f"reading {path}"):
         dataset = DataFile(path)
     with dataset:
@@ -71,9 +70,7 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
             order = np.argsort(digests, kind="stable")
             same = np.flatnonzero(digests[order[1:]] == digests[order[:-1]])
             for number, other in zip(order[same].tolist(), order[same + 1].tolist(), strict=True):
-                (name,), (another,) = (
-                    dataset.strings("feature_names", position, position + 1) or [""] for position in (number, other)
-                )
+                (name,), (another,) = (dataset.strings("feature_names", each, each + 1) or [""] for each in (number, other))
                 if name == another:
                     raise dataset.damage_error(f"feature_names: features {number} and {other} have the name {name!r}", "the file")
     for name in dataset.split_names():
@@ -148,14 +145,10 @@ def _count_labels(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
 
 def _describe(data: DataFile, checked: bool) -> Iterator[str]:
     n_rows, n_label_entries = max(1, data.n_rows), data.sizes[2]
-    yield (
-        f"{data.path}: {plural(data.n_rows, 'row')} × {plural(data.n_features, 'feature')} × {plural(data.n_labels, 'label')}, "
-        f"{size(data.path.stat().st_size)}"
-    )
-    yield (
-        f"  values    {data.nnz:,} ({data.nnz / max(1, data.n_rows * data.n_features):.3%} of X; {data.nnz / n_rows:.1f} per row), "
-        f"{n_label_entries / n_rows:.2f} labels per row"
-    )
+    counts = ((data.n_rows, "row"), (data.n_features, "feature"), (data.n_labels, "label"))
+    yield f"{data.path}: {' × '.join(plural(*each) for each in counts)}, {size(data.path.stat().st_size)}"
+    share = f"{data.nnz / max(1, data.n_rows * data.n_features):.3%} of X; {data.nnz / n_rows:.1f} per row"
+    yield f"  values    {data.nnz:,} ({share}), {n_label_entries / n_rows:.2f} labels per row"
     if data.n_unknown:
         entries = plural(int(data.file[f"{UNKNOWN}/indices"].shape[0]), "entry", "entries")
         yield f"  unknown   {plural(data.n_unknown, 'label')} unknown to the --like dataset: {entries}"

@@ -320,10 +320,8 @@ class Duplicates(ReportedResult):
         lines.append(f"pairs with similarity of at least {d.similarity:g}: {d.n_pairs:,}{histogram}")
         lines.append(f"rows with the features of an earlier row: {d.n_equal:,}, each paired with the last such row")
         if d.bands.number:
-            lines.append(
-                f"expected recall: {100 * d.bands.recall(d.similarity):.2f} % at similarity {d.similarity:g}, more above it "
-                f"({d.bands.number} bands of {d.bands.size} hashes)"
-            )
+            recall = f"{100 * d.bands.recall(d.similarity):.2f} % at similarity {d.similarity:g}, more above it"
+            lines.append(f"expected recall: {recall} ({d.bands.number} bands of {d.bands.size} hashes)")
         if d.n_pairs:
             lines.append(
                 "note: rows of a pair may be in different splits or folds, which makes results too optimistic; to keep them "

@@ -10,8 +10,8 @@ from support.converted import convert_on, converted_alike
 
 from hpcml.conversion import convert as convert_module
 from hpcml.conversion import docstrings
-from hpcml.conversion import merging as merging_module
 from hpcml.conversion import text as text_module
+from hpcml.conversion import vocabulary as terms_module
 from hpcml.conversion.split import split
 from hpcml.data.info import info
 from hpcml.data.row_keys import flag_repeats
@@ -91,11 +91,11 @@ def both(comm, source, inputs, folder, **options):
 
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_same_bytes_on_any_number_of_ranks(comm, mpi_tmp_path, case, monkeypatch):
-    monkeypatch.setattr(convert_module, "NAME_CHUNK", 7)
+    monkeypatch.setattr(convert_module.hdf5, "NAME_CHUNK", 7)
     monkeypatch.setattr(text_module, "BLOCK_TOKENS", 50)
-    monkeypatch.setattr(text_module, "RUN_WORDS", 40)
+    monkeypatch.setattr(terms_module, "RUN_WORDS", 40)
     for name, size in {"RANGE_WORDS": 16, "CHUNK_WORDS": 3, "SAMPLE": 2, "RUN_KEYS": 20, "RANGE_KEYS": 16}.items():
-        monkeypatch.setattr(merging_module, name, size)
+        monkeypatch.setattr(terms_module, name, size)
     source, text, options = CASES[case]
     report, path = both(comm, source, [write(comm, mpi_tmp_path / "in", text)], mpi_tmp_path, **options)
     found = info(comm, path, [1, 2, 50])
