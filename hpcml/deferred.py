@@ -15,12 +15,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-DEFERRED = frozenset(
-    {
-        *("asyncio", "numpy.f2py", "numpy.testing", "scipy.linalg", "scipy.sparse.linalg", "scipy.stats"),
-        *("sklearn.metrics", "sklearn.neighbors"),
-    }
-)
+DEFERRED = {"asyncio", "numpy.f2py", "numpy.testing", "sklearn.metrics", "sklearn.neighbors"}
+DEFERRED |= {"scipy.linalg", "scipy.sparse.linalg", "scipy.stats"}
 ABSENT = frozenset({"cffi", "pandas"})
 
 

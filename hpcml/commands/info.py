@@ -24,7 +24,7 @@ class Info(Operation[str]):
     """Read the whole dataset and check every row."""
 
     def execute(self, session: Session) -> str:
-        from hpcml.data.info import format_info, info
+        from hpcml.data.info import info
         from hpcml.model.open import format_model, kind_of, share_model
         from hpcml.mpi import run_on_root
         from hpcml.prediction.describe import ENDINGS, describe
@@ -35,4 +35,4 @@ class Info(Operation[str]):
             return format_model(share_model(comm, file))
         if kind in ("scores", "predictions") or (not kind and file.suffix.lower() in ENDINGS):
             return run_on_root(comm, f"reading {file}", partial(describe, file, kind))
-        return format_info(info(comm, file, list(self.ranks), self.check))
+        return info(comm, file, list(self.ranks), self.check)

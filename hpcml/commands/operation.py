@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 import textwrap
+import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -18,19 +19,7 @@ from numbers import Real
 from operator import methodcaller
 from pathlib import Path
 from types import NoneType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    ClassVar,
-    Generic,
-    Literal,
-    NamedTuple,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from cyclopts import Parameter, Token
 
@@ -90,7 +79,7 @@ class Operation(Generic[R]):
     @classmethod
     def options_for(cls, values: Mapping[str, Any]) -> tuple[type, str]:
         """Return the class of the field `options`, and the command whose help lists these options."""
-        return get_type_hints(cls, include_extras=True)["options"], cls.__module__.rpartition(".")[2]
+        return typing.get_type_hints(cls, include_extras=True)["options"], cls.__module__.rpartition(".")[2]
 
     def can_resume(self) -> bool:
         """Return whether the command checks for signals, and its run folder `output` can be resumed."""
@@ -162,10 +151,9 @@ def make_command(kind: Any, texts: Mapping[str, str] | None = None, **preset: An
     A field that is a dataclass of options becomes flags; a dataclass in `preset` has their defaults. Other values of `preset` are
     constant and have no flag. `texts` replaces the help of fields.
     """
-    hints, texts = get_type_hints(kind, include_extras=True), {**option_help(kind), **(texts or {})}
-    positional = (
-        inspect.Parameter.POSITIONAL_OR_KEYWORD if issubclass(kind, TrainingOperation) else inspect.Parameter.POSITIONAL_ONLY
-    )
+    hints, texts = typing.get_type_hints(kind, include_extras=True), {**option_help(kind), **(texts or {})}
+    is_training = issubclass(kind, TrainingOperation)
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD if is_training else inspect.Parameter.POSITIONAL_ONLY
     parameters, constants = [], dict[str, Any](kind.on_command_line)
     for field in fields(kind):
         name, hint = field.name, hints[field.name]
@@ -181,10 +169,10 @@ def make_command(kind: Any, texts: Mapping[str, str] | None = None, **preset: An
             hint = Annotated[type(default), Parameter(name="*")]
         is_flag = field.kw_only or any(setting.name for setting in settings)
         kind_of_parameter: Any = inspect.Parameter.KEYWORD_ONLY if is_flag else positional
-        item_type, *extras = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        item_type, *extras = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
         if not is_flag and item_type in (Paths, Strings):
             kind_of_parameter, default = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.empty
-            hint = Annotated[get_args(item_type)[0], *extras] if extras else get_args(item_type)[0]
+            hint = Annotated[typing.get_args(item_type)[0], *extras] if extras else typing.get_args(item_type)[0]
         if not any(setting.help for setting in settings):
             hint = Annotated[hint, Parameter(help=texts[name])]
         default = inspect.Parameter.empty if default is MISSING else default
@@ -243,13 +231,11 @@ def make_function(kind: type[Operation[R]], name: str) -> Callable[..., R]:
     described.__module__, described.kind = "hpcml", cls
     described.parameters = list(list_parameters(cls))
     described.__doc__ = _write_docstring(cls, described.parameters)
-    described.__signature__ = inspect.Signature(
-        [
-            inspect.Parameter(each.name, each.kind, default=each.default, annotation=" | ".join(each.types))
-            for each in described.parameters
-        ],
-        return_annotation=cls.execute.__annotations__["return"],
-    )
+    parameters = [
+        inspect.Parameter(each.name, each.kind, default=each.default, annotation=" | ".join(each.types))
+        for each in described.parameters
+    ]
+    described.__signature__ = inspect.Signature(parameters, return_annotation=cls.execute.__annotations__["return"])
     return call
 
 
@@ -270,7 +256,7 @@ def list_parameters(kind: Any, *families: str) -> Iterator[PythonParameter]:
 
 
 def _list_fields(kind: Any) -> Iterator[PythonParameter]:
-    hints = get_type_hints(kind, include_extras=True)
+    hints = typing.get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         name, hint, default = field.name, hints[field.name], default_value(field)
         if name in FLAG_ONLY:
@@ -302,7 +288,7 @@ def _merge_families(option: dict[str, PythonParameter]) -> PythonParameter:
 
 def _name_types(hint: Any, *others: str) -> list[str]:
     """Return the names of the types that a function takes: also `str` for a path, and one value for several."""
-    kind, parts = get_origin(hint), get_args(hint)
+    kind, parts = typing.get_origin(hint), typing.get_args(hint)
     if kind is Annotated:
         others = next((each.types for each in hint.__metadata__ if isinstance(each, Or)), ())
         return _name_types(parts[0], *others)
@@ -342,10 +328,10 @@ def make_options(kind: type[Any], command: str, values: Mapping[str, Any]) -> An
     A path may be a string, a single value may replace a sequence, and a number the text of a flag. A string for several names is
     parsed as on the command line; a sequence holds the names as they are. `command` is the one whose help lists the options.
     """
-    known, hints = {option.name: option for option in fields(kind)}, get_type_hints(kind)
+    known, hints = {option.name: option for option in fields(kind)}, typing.get_type_hints(kind)
     settings: dict[str, list[Any]] = {
         name: [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Parameter)]
-        for name, hint in get_type_hints(kind, include_extras=True).items()
+        for name, hint in typing.get_type_hints(kind, include_extras=True).items()
     }
     converted: dict[str, Any] = {}
     for name, value in values.items():
@@ -355,7 +341,7 @@ def make_options(kind: type[Any], command: str, values: Mapping[str, Any]) -> An
         leaves = set(iterate_types(hints[name]))
         if value is None or Any in leaves:
             converted[name] = value
-        elif not any(get_origin(part) is tuple for part in (hints[name], *get_args(hints[name]))):
+        elif not any(typing.get_origin(part) is tuple for part in (hints[name], *typing.get_args(hints[name]))):
             converted[name] = _convert_value(name, value, leaves)
         elif isinstance(value, str) and (read := next((each.converter for each in settings[name] if each.converter), None)):
             converted[name] = read(tuple, [Token(value=value)])

@@ -175,8 +175,7 @@ def _subject_lines(path: Path, language: str | None, max_line: int) -> Iterator[
         raise ConfigError(f"{path}: labels in {', '.join(languages)}; choose one with --language")
     if language is not None and language not in languages:
         raise OptionError("language", language, f"{path} has no labels in this language; {nearest(language, languages)}")
-    all_rows = Segment(path, table.begin, uncompressed_size(path), table.lines)
-    for _, number, values in read_rows(all_rows, table.names, DIALECT, max_line):
+    for _, number, values in read_rows(table, DIALECT, max_line):
         if isinstance(values, DataError):
             raise values
         row = dict(zip(table.names, values, strict=True))
@@ -189,7 +188,6 @@ def _subject_lines(path: Path, language: str | None, max_line: int) -> Iterator[
 class Piece(NamedTuple):
     kind: str  # .tsv, .jsonl, .csv, .txt, .json
     segment: Segment
-    names: Sequence[str] = ()  # columns of a CSV file
 
 
 def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[list[Piece]]:
@@ -213,22 +211,20 @@ def divide_inputs(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[l
         files.append((ending if ending in (".csv", ".jsonl") else ".tsv", path, size))
     parts: list[list[Piece]] = [[] for _ in range(n_ranks)]
     for (kind, path, _), bounds in zip(files, bounds_in_items([size for *_, size in files], n_ranks), strict=True):
-        names: Sequence[str] = ()
-        segments = [Segment(path, begin, end, 0) for begin, end in pairwise(bounds)]
+        segments = [Segment(path, begin, end) for begin, end in pairwise(bounds)]
         if kind == ".csv":
             table = read_header(path, DIALECT, max_line)
-            names = table.names
-            if TEXT not in names:
+            if TEXT not in table.names:
                 raise DataError(f"{path}: line 1: no column {TEXT!r}; expected {TEXT} and {SUBJECTS}")
             segments = divide(table, [max(0, bound - table.begin) for bound in bounds], DIALECT, max_line)
         for part, segment in zip(parts, segments, strict=True):
             if segment.begin < segment.end and (segment.begin == 0 or kind not in DOCUMENTS):
-                part.append(Piece(kind, segment, names))
+                part.append(Piece(kind, segment))
     return parts
 
 
 def read_documents(piece: Piece, task: Conversion) -> Iterator[tuple[object, AnnifDocument]]:
-    path, begin, end, _ = piece.segment
+    path, begin, end, _, names = piece.segment
     if piece.kind in DOCUMENTS:
         with task.bad.at(path):
             text = read_text(path, DEFAULT_ENCODING, task.max_line)
@@ -236,18 +232,17 @@ def read_documents(piece: Piece, task: Conversion) -> Iterator[tuple[object, Ann
             if piece.kind == ".json":
                 document = parse_annif_document(parse_json(text.encode(), ""))
             else:
-                document = AnnifDocument(
-                    text, parse_key_file(read_text(subject_file, DEFAULT_ENCODING, task.max_line)) if subject_file else [], {}
-                )
+                subject_text = read_text(subject_file, DEFAULT_ENCODING, task.max_line) if subject_file else ""
+                document = AnnifDocument(text, parse_key_file(subject_text), {})
             yield path, document if document.name else document._replace(name=path.name)
     elif piece.kind == ".csv":
-        for _, number, values in read_rows(piece.segment, piece.names, DIALECT, task.max_line):
+        for _, number, values in read_rows(piece.segment, DIALECT, task.max_line):
             with task.bad.at(f"{path}: line {number}"):
                 if isinstance(values, DataError):
                     raise values
                 if not is_unicode("".join(values)):
                     raise ValueError("a value is not UTF-8; save the file as UTF-8")
-                row = dict(zip(piece.names, values, strict=True))
+                row = dict(zip(names, values, strict=True))
                 subjects = [(strip_brackets(uri), "") for uri in row.pop(SUBJECTS, "").split()]
                 yield f"{path}: line {number}", AnnifDocument(row.pop(TEXT, ""), subjects, row, row.pop(NAME, ""))
     else:
@@ -290,9 +285,8 @@ def read_annif(task: Conversion) -> Part:
                 if len(corpus.keys_seen) < MAX_KEYS:
                     corpus.keys_seen.update(content)
                 group = "" if options.group is None else check_string(content.get(options.group), options.group)
-                corpus.add(
-                    check_string(document.name, "document_id"), values, labels if document.subjects else None, "", group=group
-                )
+                name = check_string(document.name, "document_id")
+                corpus.add(name, values, labels if document.subjects else None, "", group=group)
     _, (left_out, unknown) = mpi.exclusive_sum(comm, [n_left_out, n_unknown])
     check_fields(task, corpus)
     if left_out:

@@ -16,20 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion import table
 from hpcml.conversion.conversion import Conversion, LineLocation, error_location, lines_of, reading
 from hpcml.conversion.number_rows import NumberRows, NumberSlice, find_non_finite, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.table import (
-    Batch,
-    Roles,
-    RowNumberSearch,
-    choose_features,
-    describe_rows,
-    invalid_number,
-    leave_out_columns,
-    read_table,
-)
+from hpcml.conversion.table import Batch, Roles
 from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.files.lines import BYTE_ORDER_MARK, open_decompressed, uncompressed_size
 from hpcml.files.opening import decoded, read_small
@@ -207,10 +199,9 @@ def _label_attributes(task: Conversion, names: Sequence[str], relation_labels: l
         raise DataError(f"{xml}: label {named(min(missing))!r} is not an attribute of {path}")
     others = [name for name in relation_labels if name not in named_attributes and name not in labels]
     if others and not roles.features and not roles.texts and task.like is None:
-        task.log(
-            f"warning: {path}: {named(others[0])!r} is a label by -C of the relation, but is used as a feature"
-            f" ({plural(len(others), 'such attribute')} in all); choose features with --features"
-        )
+        what = f"{named(others[0])!r} is a label by -C of the relation, but is used as a feature"
+        count = plural(len(others), "such attribute")
+        task.log(f"warning: {path}: {what} ({count} in all); choose features with --features")
     return [name for name in labels if name not in named_attributes]
 
 
@@ -232,25 +223,26 @@ def read_arff(task: Conversion) -> Part:
                 parts = task.bad.divided(lines_of_block, lambda lines: _batch(*_decode(lines, attributes), attributes, roles, ()))
                 yield from (batch for batch in parts if batch.n_rows)  # skip batches of comments
 
-        return read_table(task, [names], batches)
+        return table.read_table(task, [names], batches)
     roles = Roles.from_options(task.options, names)
     with reading(task):
         roles.check(str(path), names)
         if not roles.labels and not roles.indicators and like is None:
             raise ConfigError(f"{path}: name the label attributes with --labels, --indicators or --label-xml")
-        features, reasons = choose_features(task, roles, {each.name: each.features for each in attributes if each.kind != "DATE"})
+        features_of = {each.name: each.features for each in attributes if each.kind != "DATE"}
+        features, reasons = table.choose_features(task, roles, features_of)
         dates = {each.name for each in attributes if each.kind == "DATE"} - {name for _, name in roles.named_columns()}
         if not roles.features:
             reasons |= dict.fromkeys(sorted(dates), "date")
         expansion = _Expansion(path, attributes, features, () if like is None else like.feature_names or ())
         number_rows = NumberRows(task, expansion.names, len(expansion.names), with_ids=roles.id is not None, others=names)
-        search = RowNumberSearch(task, roles, [name for name in features if name in expansion.names_of_numbers])
+        search = table.RowNumberSearch(task, roles, [name for name in features if name in expansion.names_of_numbers])
 
         def add(lines: Sequence[tuple[LineLocation, bytes]]) -> Batch:
             locations, rows = _decode(lines, attributes)
             block = expansion.expand(rows, locations, task.options)
             batch = _batch(locations, rows, attributes, roles, search.names)
-            describe_rows(number_rows, batch, roles, task.options)
+            table.describe_rows(number_rows, batch, roles, task.options)
             number_rows.add(block)
             return batch
 
@@ -258,7 +250,7 @@ def read_arff(task: Conversion) -> Part:
             for batch in task.bad.divided(lines_of_block, add):
                 if batch.n_rows:
                     search.add(batch)
-    leave_out_columns(task, number_rows, search, reasons)
+    table.leave_out_columns(task, number_rows, search, reasons)
     return finish(task, number_rows)
 
 
@@ -344,10 +336,9 @@ class _Expansion:
                 self.names += [name for name in undeclared if name.startswith(f"{attribute.name}=")]
                 self.always.append((number, self.first[number]))
             else:
-                raise DataError(
-                    f"{path}: attribute {attribute.name!r} is {attribute.kind.lower()}, but features are numeric or nominal; "
-                    "choose features with --features, or text with --text"
-                )
+                kind = f"is {attribute.kind.lower()}, but features are numeric or nominal"
+                advice = "choose features with --features, or text with --text"
+                raise DataError(f"{path}: attribute {attribute.name!r} {kind}; {advice}")
 
     def expand(self, decoded_rows: Sequence[Row], locations: Sequence[LineLocation], options: ConvertOptions) -> NumberSlice:
         indices: list[int] = []
@@ -361,7 +352,7 @@ class _Expansion:
                 if value is None:
                     if not options.missing_as_zero:
                         name = self.attributes[number].name
-                        raise DataError(f"{locations[row]}: attribute {name!r}: {invalid_number(math.nan)}")
+                        raise DataError(f"{locations[row]}: attribute {name!r}: {table.invalid_number(math.nan)}")
                 elif number in self.value_numbers:
                     values_by_column[column + self.value_numbers[number][value]] = 1.0
                 else:
@@ -373,5 +364,6 @@ class _Expansion:
         array = np.array(data, dtype=np.float64)
         if (wrong := find_non_finite(array)) >= 0:
             row = int(np.searchsorted(offsets(lengths), wrong, side="right")) - 1
-            raise DataError(f"{locations[row]}: feature {self.names[indices[wrong]]!r}: {invalid_number(float(array[wrong]))}")
+            why = table.invalid_number(float(array[wrong]))
+            raise DataError(f"{locations[row]}: feature {self.names[indices[wrong]]!r}: {why}")
         return NumberSlice.of_csr(offsets(lengths), np.array(indices, dtype=np.int64), array)

@@ -17,15 +17,7 @@ from hpcml.conversion.sources import SOURCES, check_options
 from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, checked_slabs
 from hpcml.data.descriptors import read_descriptors
 from hpcml.errors import ConfigError, DataError, OptionError, nearest, repeated
-from hpcml.files.hdf5 import (
-    NAME_CHUNK,
-    describe_matrix,
-    matrix_slabs,
-    stamp,
-    vocabulary_digest,
-    write_label_titles,
-    write_strings,
-)
+from hpcml.files import hdf5
 from hpcml.files.lines import unpacked_once
 from hpcml.files.slabs import Slab, SlabFile, new_file, open_for_update
 from hpcml.files.spool import DiskStrings, slices
@@ -61,14 +53,12 @@ class ConvertReport:
         if self.skipped_records:
             lines.append(f"  skipped: {plural(self.skipped_records, 'bad record')}")
         if self.dropped_values:
-            lines.append(
-                f"  dropped: {plural(self.dropped_values, 'value')} of features (for text: words) that are not in the --like file"
-            )
+            values = plural(self.dropped_values, "value")
+            lines.append(f"  dropped: {values} of features (for text: words) that are not in the --like file")
         if self.unknown_labels:
-            lines.append(
-                f"  unknown: {plural(self.unknown_entries, 'entry', 'entries')} of {plural(self.unknown_labels, 'label')} that are "
-                "not in the --like file; `hpcml evaluate` counts them as missed, --new-labels adds these labels"
-            )
+            unknown = f"{plural(self.unknown_entries, 'entry', 'entries')} of {plural(self.unknown_labels, 'label')}"
+            advice = "`hpcml evaluate` counts them as missed, --new-labels adds these labels"
+            lines.append(f"  unknown: {unknown} that are not in the --like file; {advice}")
         return joined(lines)
 
 
@@ -159,10 +149,9 @@ def write_dataset(task: Conversion, read: Callable[[Conversion], Part], output: 
             task.log(f"warning: {task.input_name}: no row has any feature, so nothing can be trained or predicted")
         for separator in ";|" if options.label_separator is None and options.labels else "":
             if compound := [name for name in names if separator in name]:
-                task.log(
-                    f"warning: {plural(len(compound), 'label')} such as {named(compound[0])!r} may be several labels separated by "
-                    f"{separator!r}; if so, use --label-separator '{separator}'"
-                )
+                joint = f"{plural(len(compound), 'label')} such as {named(compound[0])!r}"
+                advice = f"if so, use --label-separator '{separator}'"
+                task.log(f"warning: {joint} may be several labels separated by {separator!r}; {advice}")
                 break
         size = f"{plural(part.n_features, 'feature')} × {plural(len(names), 'label')}"
         task.log.detail(f"{output}: writing {plural(total['rows'], 'row')} × {size}")
@@ -188,7 +177,7 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
     widths = {"X": part.n_features} | {name: len(names) for name, names in part.labels.items()}
     slabs: dict[str, Slab] = {}
     for name, width in widths.items():
-        slabs |= matrix_slabs(name, n_rows, total[name], width, "<f4" if name == "X" and not ones else None)
+        slabs |= hdf5.matrix_slabs(name, n_rows, total[name], width, "<f4" if name == "X" and not ones else None)
     slabs |= {f"splits/{name}": Slab((total[f"splits/{name}"],), "<i8") for name in part.splits.names}
     slabs |= {UNLABELLED: Slab((total[UNLABELLED],), "<i8")} if total[UNLABELLED] else {}
     slabs |= {f"rows/{name}": Slab((n_rows,), numbers.dtype.str) for name, numbers in part.row_numbers.items()}
@@ -197,7 +186,7 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
     row_arrays |= {f"rows/{name}": numbers for name, numbers in part.row_numbers.items()}
 
     def describe(file: h5py.File) -> None:
-        stamp(file, "dataset")
+        hdf5.stamp(file, "dataset")
         file.attrs["source"] = task.source
         if task.options.id is not None:
             file.attrs["id_column"] = task.options.id
@@ -205,26 +194,26 @@ def _write(task: Conversion, out: SlabFile, part: Part, first: Mapping[str, int]
             file.attrs["text_columns"] = ",".join(map(quoted_name, task.options.text))
         if task.bad.skipped:
             file.attrs["skipped_records"] = task.bad.skipped
-        file.attrs["vocabulary"] = vocabulary_digest(part.feature_names, part.n_features)
+        file.attrs["vocabulary"] = hdf5.vocabulary_digest(part.feature_names, part.n_features)
         for name, width in widths.items():
-            describe_matrix(file, name, n_rows, width, total[name], ones or name != "X")
+            hdf5.describe_matrix(file, name, n_rows, width, total[name], ones or name != "X")
             if name in part.labels:
-                write_strings(file, NAMES_OF[name], part.labels[name])
-        write_label_titles(file, part.label_titles)
+                hdf5.write_strings(file, NAMES_OF[name], part.labels[name])
+        hdf5.write_label_titles(file, part.label_titles)
         if part.feature_names is not None:
-            write_strings(file, "feature_names", part.feature_names)
+            hdf5.write_strings(file, "feature_names", part.feature_names)
         if part.text is not None:
             part.text.write(file)
 
     out.layout(slabs, describe, checked_slabs(slabs))
     if (row_ids := part.row_ids) is not None:  # rank 0 writes the ids of all ranks, in row order
         all_ids = DiskStrings(task.scratch)
-        chunks = ([name.encode() for name in row_ids[piece]] for piece in slices(row_ids.lines.size, NAME_CHUNK))
+        chunks = ([name.encode() for name in row_ids[piece]] for piece in slices(row_ids.lines.size, hdf5.NAME_CHUNK))
         mpi.stream_to_root(comm, chunks, all_ids.extend)
         with mpi.agreed(comm, doing):
             if comm.rank == 0:
                 with open_for_update(out.path, target=out.target) as file:
-                    write_strings(file, "row_ids", all_ids)
+                    hdf5.write_strings(file, "row_ids", all_ids)
     with mpi.agreed(comm, doing):
         for name, matrix in part.matrices.items():
             begin = 0 if comm.rank == 0 else 1  # rank 0 writes entry 0

@@ -33,6 +33,7 @@ REASONS = {  # part of csv.Error's message -> our message
     "expected after": "text after a closing quotation mark",
     "new-line character": "a carriage return without a line feed; save the file with Unix or Windows line ends",
 }
+Record = tuple[int, int, list[str] | DataError]  # byte after the row, line, values or the error of a bad row
 
 
 class Dialect(NamedTuple):
@@ -44,21 +45,13 @@ class Dialect(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Whole rows in bytes `begin` to `end` of a file, preceded by `lines` newlines."""
+    """Whole rows in bytes `begin` to `end` of a file, preceded by `lines` newlines; `names`: the columns of a CSV file."""
 
     path: Path
     begin: int
     end: int
-    lines: int
-
-
-class Table(NamedTuple):
-    """A CSV file: its column names, the first byte of its first row and the newlines before it."""
-
-    path: Path
-    names: list[str]
-    begin: int
-    lines: int
+    lines: int = 0
+    names: Sequence[str] = ()
 
 
 @dataclass
@@ -108,9 +101,7 @@ class CsvReader:
         finally:
             self.lines_read = self.lines + self.rows.line_num
 
-    def records(
-        self, names: Sequence[str], end: int | None, misread: Misreadings | None = None
-    ) -> Iterator[tuple[int, int, list[str] | DataError]]:
+    def records(self, names: Sequence[str], end: int | None, misread: Misreadings | None = None) -> Iterator[Record]:
         """Yield the rows that begin before byte `end` (None: all)."""
         while end is None or self.at < end:
             if (values := self.next_row()) is None:
@@ -145,7 +136,8 @@ def check_header(path: Path, names: list[str] | DataError | None) -> list[str]:
     return names
 
 
-def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
+def read_header(path: Path, dialect: Dialect, max_line: int) -> Segment:
+    """Return all rows of a CSV file."""
     with open_decompressed(path) as file:
         first = file.readline(max_line + 1)
         if not first:
@@ -155,10 +147,10 @@ def read_header(path: Path, dialect: Dialect, max_line: int) -> Table:
         text = first.removeprefix(BYTE_ORDER_MARK)
         rows = CsvReader(path, chain([text], _lines(file, max_line)), len(first) - len(text), 0, dialect, max_line)
         names = rows.next_row()
-    return Table(path, check_header(path, names), rows.at, rows.lines_read)
+    return Segment(path, rows.at, uncompressed_size(path), rows.lines_read, check_header(path, names))
 
 
-def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int) -> list[Segment]:
+def divide(table: Segment, bounds: Sequence[int], dialect: Dialect, max_line: int) -> list[Segment]:
     """Bounds are ascending bytes after the header; the last is the end. An error stays in the segment of its rank."""
     starts: list[tuple[int, int]] = []
     targets = [table.begin + bound for bound in bounds if bound < bounds[-1]]
@@ -189,7 +181,7 @@ def divide(table: Table, bounds: Sequence[int], dialect: Dialect, max_line: int)
                 add_starts(at + position, lines + block.count(b"\n", 0, position))
             at, lines = at + len(block), lines + block.count(b"\n")
     starts += [(table.begin + bounds[-1], lines)] * (len(bounds) - len(starts))
-    return [Segment(table.path, begin, end, line) for (begin, line), (end, _) in pairwise(starts)]
+    return [table._replace(begin=begin, end=end, lines=line) for (begin, line), (end, _) in pairwise(starts)]
 
 
 def may_hold_rows(values: Sequence[str], delimiter: str) -> bool:
@@ -202,11 +194,9 @@ def may_hold_rows(values: Sequence[str], delimiter: str) -> bool:
     return False
 
 
-def read_rows(
-    segment: Segment, names: Sequence[str], dialect: Dialect, max_line: int, misread: Misreadings | None = None
-) -> Iterator[tuple[int, int, list[str] | DataError]]:
-    """Yield (byte after the row, line, values or the error of a bad row); bytes that are not UTF-8 are surrogates."""
-    path, begin, end, lines = segment
+def read_rows(segment: Segment, dialect: Dialect, max_line: int, misread: Misreadings | None = None) -> Iterator[Record]:
+    """Bytes that are not UTF-8 are surrogates."""
+    path, begin, end, lines, names = segment
     if begin >= end:
         return
     with open_decompressed(path) as file:
@@ -227,7 +217,7 @@ def read_csv(task: Conversion) -> Part:
         dialect = Dialect(task.options.delimiter or ",", quote, advice)
     what, misread = task.input_name, Misreadings()
 
-    def divide_files() -> tuple[list[list[str]], list[list[Segment]]]:
+    def divide_files() -> list[list[Segment]]:
         tables = [read_header(path, dialect, task.max_line) for path in task.inputs]
         names = tables[0].names
         if (first := dialect.delimiter.join(names).strip()).startswith("sep=") and len(first) < 6:
@@ -237,21 +227,19 @@ def read_csv(task: Conversion) -> Part:
                 between = f"columns seem to be separated by {other!r}; use {way}"
                 raise ConfigError(f"{what}: line 1: one column, {names[0][:60]!r}; {between}")
         Roles.from_options(task.options, names).check(str(what), names)
-        bounds = bounds_in_items([uncompressed_size(table.path) - table.begin for table in tables], task.comm.size)
-        divided = [divide(table, table_bounds, dialect, task.max_line) for table, table_bounds in zip(tables, bounds, strict=True)]
-        return [table.names for table in tables], divided
+        bounds = bounds_in_items([table.end - table.begin for table in tables], task.comm.size)
+        return [divide(table, table_bounds, dialect, task.max_line) for table, table_bounds in zip(tables, bounds, strict=True)]
 
-    file_columns, segments = mpi.run_on_root(task.comm, f"reading {what}", divide_files)
+    segments = mpi.run_on_root(task.comm, f"reading {what}", divide_files)
 
     def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
         columns = columns_to_read(roles, features)
-        for file, names in enumerate(file_columns):
-            segment = segments[file][task.comm.rank]
-            records = read_rows(segment, names, dialect, task.max_line, misread)
-            for batch in _csv_batches(segment, records, names, columns, task.bad):
+        for file, parts in enumerate(segments):
+            segment = parts[task.comm.rank]
+            for batch in _csv_batches(segment, read_rows(segment, dialect, task.max_line, misread), columns, task.bad):
                 yield batch._replace(file=file)
 
-    part = read_table(task, file_columns, batches)
+    part = read_table(task, [parts[0].names for parts in segments], batches)
     everywhere = task.comm.allgather(misread)
     if n_rows := sum(each.rows for each in everywhere):
         first = next(each.first for each in everywhere if each.rows)
@@ -268,8 +256,7 @@ read_tsv = read_csv
 
 def _csv_batches(
     segment: Segment,
-    records: Iterator[tuple[int, int, list[str] | DataError]],
-    names: list[str],
+    records: Iterator[Record],
     columns: tuple[list[str], list[str]],
     bad: BadRecords,
 ) -> Iterator[Batch]:
@@ -278,7 +265,7 @@ def _csv_batches(
 
     def batch_of(numbers: Sequence[int]) -> Batch:
         rows_of_batch = slice(numbers[0], numbers[-1] + 1)
-        return csv_batch(segment.path, rows[rows_of_batch], lines[rows_of_batch], names, columns)
+        return csv_batch(segment.path, rows[rows_of_batch], lines[rows_of_batch], segment.names, columns)
 
     def flush() -> Iterator[Batch]:
         if rows:
@@ -308,7 +295,7 @@ def csv_batch(
     path: Path,
     rows: list[list[str]],
     lines: list[int],
-    names: list[str],
+    names: Sequence[str],
     columns: tuple[list[str], list[str]],
     hint: str = NAME_COLUMNS,
 ) -> Batch:
@@ -338,9 +325,8 @@ def csv_batch(
                 hint = "use a decimal point and no thousands separator"
             elif value_text.strip() in MISSING:
                 hint = "leave a missing value empty"
-            raise DataError(
-                f"{locate(row)}: column {columns[0][column]!r}: {value_text!r}, but expected a number; {hint}"
-            ) from None
+            where = f"{locate(row)}: column {columns[0][column]!r}"
+            raise DataError(f"{where}: {value_text!r}, but expected a number; {hint}") from None
         columns_read = dict(zip(columns[0], table.reshape(len(rows), len(numbers)).T, strict=True))
     for name, column in zip(columns[1], others, strict=True):
         texts = [row[column] for row in rows]

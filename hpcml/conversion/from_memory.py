@@ -80,9 +80,7 @@ def from_sparse(comm: mpi.Comm, matrices: Matrices, output: Path, options: Conve
             if is_matrix:
                 check_matrix_labels("Y", options)
                 Y = _csr(matrices.Y, "Y")
-                label_names = [
-                    str(label) for label in (range(Y.shape[1]) if matrices.label_names is None else matrices.label_names)
-                ]
+                label_names = list(map(str, range(Y.shape[1]) if matrices.label_names is None else matrices.label_names))
                 if Y.shape != (n_rows, len(label_names)):
                     raise ConfigError(f"Y is {Y.shape[0]} × {Y.shape[1]}, but expected {n_rows} rows × {len(label_names)} labels")
             elif matrices.label_names is not None:
@@ -140,9 +138,8 @@ def _batches(frame: Any, names: list[str], roles: Roles, features: list[str]) ->
                     raise ValueError(f"its type is {column.dtype}")
                 columns[name] = column.to_numpy(dtype=np.float64, na_value=np.nan)
             except (TypeError, ValueError) as error:
-                raise DataError(
-                    f"the frame: column {name!r}: expected numbers ({error}); choose columns with features or text"
-                ) from None
+                why = f"expected numbers ({error}); choose columns with features or text"
+                raise DataError(f"the frame: column {name!r}: {why}") from None
         for name in others:
             column = rows.iloc[:, position_of[name]]
             if name in roles.indicators and getattr(column.dtype, "kind", "O") in "biuf":

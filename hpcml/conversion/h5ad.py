@@ -25,13 +25,8 @@ from hpcml.files.untrusted import read_strings
 
 ROWS = 1 << 16  # rows of obs per batch
 CATEGORIES = "__categories"
-FILTERS = {
-    32001: "blosc",
-    32004: "lz4",
-    32008: "bitshuffle",
-    32015: "zstd",
-    32026: "blosc2",
-}  # HDF5 filter number -> name in hdf5plugin
+# HDF5 filter number -> name in hdf5plugin.
+FILTERS = {32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32015: "zstd", 32026: "blosc2"}
 
 
 class AnnDataMatrix(NamedTuple):

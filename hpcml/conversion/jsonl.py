@@ -33,6 +33,7 @@ LISTS = ("articles", "documents")
 BEGIN = re.compile(rb'\s*\{\s*"(articles|documents)"\s*:\s*\[')
 CLOSING = re.compile(rb"\]?\s*\}?")  # on its own line; also matches an empty line
 END = re.compile(rb"\]\s*\}\s*$")
+ARTICLE_KEYS = ("pmid", "abstractText", "abstract", "meshMajor", "split")  # not copied to the document
 EXPECTED = '{"articles": [...]} or {"documents": [...]}'
 MAX_KEYS = 100  # keys of documents kept for error messages
 
@@ -63,9 +64,7 @@ def read_bioasq(task: Conversion) -> Part:
 def _to_document(article: Any, descriptors: Descriptors | None, unknown: set[str]) -> Any:
     if not isinstance(article, dict):
         return article
-    document = {
-        key: value for key, value in article.items() if key not in ("pmid", "abstractText", "abstract", "meshMajor", "split")
-    }
+    document = {key: value for key, value in article.items() if key not in ARTICLE_KEYS}
     abstract = article.get("abstractText") if article.get("abstractText") is not None else article.get("abstract")
     year = article.get("year")
     document |= {"id": article.get("pmid"), "text": abstract, "year": str(year) if isinstance(year, int) else year}

@@ -106,20 +106,16 @@ class LabelValues:
             for where in (where for column, where in fractions.items() if column not in text):
                 raise DataError(f"{where}, but labels are names or whole numbers; convert quantities to classes{AS_TEXT}")
             for where in (where for column, where in rewritten.items() if column in text):
-                raise DataError(
-                    f"{where} is a number, but other labels of the column are text; write all labels in one form{AS_TEXT}"
-                )
+                why = "is a number, but other labels of the column are text; write all labels in one form"
+                raise DataError(f"{where} {why}{AS_TEXT}")
         pieces = (key.partition("\0") for key in keys)
         return [number_name(value) or value if column and column not in text else value.strip() for value, _, column in pieces]
 
 
 def missing_names(what: object, names: Collection[str]) -> str:
     words = ", ".join(map(repr, sorted(MISSING.intersection(names))))
-    return (
-        f"warning: {what}: {words}: read as a label, not as a missing value; leave the value empty for unlabelled rows"
-        if words
-        else ""
-    )
+    advice = "read as a label, not as a missing value; leave the value empty for unlabelled rows"
+    return f"warning: {what}: {words}: {advice}" if words else ""
 
 
 def similar_names(what: object, names: Sequence[str]) -> str:

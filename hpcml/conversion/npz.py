@@ -151,9 +151,8 @@ def read_npz(task: Conversion) -> Part:
         with mpi.agreed(task.comm, f"reading {task.input_name}"):
             X = find_matrix(arrays, "X")
             if X is None:
-                raise DataError(
-                    f"{path}: no matrix X; expected a file of scipy.sparse.save_npz, or a dense array of rows × features"
-                )
+                expected = "expected a file of scipy.sparse.save_npz, or a dense array of rows × features"
+                raise DataError(f"{path}: no matrix X; {expected}")
             own: dict[str, list[str]] = {}
             for name in ("feature_names", "label_names"):
                 if name in arrays.of:
@@ -215,9 +214,7 @@ def read_npz(task: Conversion) -> Part:
             roles = Roles(labels=("y",) if Y is None else (), id=ids, split=splits)
             for low in range(begin, end, ENTRIES):
                 n = min(ENTRIES, end - low)
-                columns: dict[str, list[Any]] = {
-                    name: _values(path, name, array[low : low + n]) for name, (_, array) in lists.items()
-                }
+                columns = {name: _values(path, name, array[low : low + n]) for name, (_, array) in lists.items()}
                 columns.setdefault("y", list(islice(lines, n)))
                 describe_rows(rows, Batch(n, columns, row_namer(path, low)), roles, options, by_number=Y is not None)
             next(lines, None)  # checks the number of lines

@@ -129,9 +129,8 @@ def rows_as_csr(parts: Any, rows: tuple[int, int], shape: tuple[int, int], what:
                 raise DataError(f"{what}: entry {low + position + 1}: {name} {numbers[position]}, but expected 0 to {n - 1}")
         in_range = (row_numbers >= rows[0]) & (row_numbers < rows[1])
         row_entries.append((row_numbers[in_range], columns[in_range], data[in_range]))
-    row_numbers, columns, data = (
-        map(np.concatenate, zip(*row_entries, strict=True)) if row_entries else (np.zeros(0, dtype=np.int64),) * 3
-    )
+    nothing = np.zeros(0, dtype=np.int64)
+    row_numbers, columns, data = map(np.concatenate, zip(*row_entries or [(nothing,) * 3], strict=True))
     order = np.argsort(row_numbers, kind="stable")
     indptr = offsets(np.bincount(row_numbers.astype(np.int64), minlength=n_rows))
     return {"indptr": indptr, "indices": columns[order], "data": data[order]}
@@ -164,9 +163,8 @@ class NumberRows(LabelledRows):
                 what = f"{task.input_name}: {plural(n_features, 'column')}, but --like {like.path} has {plural(width, 'feature')}"
                 advice = "give all columns"
         elif known is None:
-            raise ConfigError(
-                f"--like {like.path}: has no feature names, but {task.input_name} has; remove --like or give a file with names"
-            )
+            why = f"has no feature names, but {task.input_name} has; remove --like or give a file with names"
+            raise ConfigError(f"--like {like.path}: {why}")
         elif list(names) != known:
             for each, where in ((names, task.input_name), (known, like.path)):
                 if (twice := repeated(each)) is not None:

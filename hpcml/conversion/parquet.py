@@ -112,9 +112,8 @@ def batches_of(
             with _readable(file.path):
                 batch = next(batches, None)
             if batch is None:
-                raise DataError(
-                    f"{file.path}: ends after {at} rows, but its metadata say {int(ends[-1])}; download or create it again"
-                )
+                why = f"ends after {at} rows, but its metadata say {int(ends[-1])}; download or create it again"
+                raise DataError(f"{file.path}: {why}")
             rows = batch.slice(max(0, begin - at), max(0, min(end, at + batch.num_rows) - max(begin, at)))
             if rows.num_rows:
                 with _readable(file.path):

@@ -24,7 +24,6 @@ from hpcml.conversion.text import Corpus, vectorise
 from hpcml.errors import ConfigError, DataError, OptionError
 from hpcml.files.lines import DAMAGE, open_decompressed
 from hpcml.log import Progress, plural
-from hpcml.mpi.routing import Routing
 
 ROOTS = ("PubmedArticleSet", "MedlineCitationSet")
 RECORD, BOOK, DELETED = "MedlineCitation", "PubmedBookArticle", "DeleteCitation"
@@ -80,15 +79,9 @@ def entries(path: Path, limit: int, bad: BadRecords) -> Iterator[Record | list[K
         from lxml.etree import XMLPullParser, XMLSyntaxError
     except ImportError:
         raise ConfigError(f"{path}: reading XML needs lxml; pip install 'hpcml[pubmed]'") from None
-    parser = XMLPullParser(
-        events=("start", "end"),
-        tag=(*ROOTS, RECORD, BOOK, DELETED, "PubmedArticle"),
-        remove_comments=True,
-        remove_pis=True,
-        resolve_entities="internal",
-        load_dtd=False,
-        no_network=True,
-    )
+    tags = (*ROOTS, RECORD, BOOK, DELETED, "PubmedArticle")
+    secure: dict[str, Any] = {"resolve_entities": "internal", "load_dtd": False, "no_network": True}
+    parser = XMLPullParser(events=("start", "end"), tag=tags, remove_comments=True, remove_pis=True, **secure)
     n_records, unread, root, error, block = 0, 0, "", None, b"-"  # unread: bytes after the last entry
     with open_decompressed(path) as file:
         while block and error is None:
@@ -221,7 +214,7 @@ def is_latest(keys: np.ndarray) -> np.ndarray:
 
 
 def select_latest(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
-    routing = Routing(comm, (keys >> (VERSION_BITS + 1)) % comm.size)
+    routing = mpi.Routing(comm, (keys >> (VERSION_BITS + 1)) % comm.size)
     return routing.answer(is_latest(routing.send(keys)))[keys & 1 == 0]
 
 
@@ -284,9 +277,8 @@ def read_pubmed(task: Conversion) -> Part:
     if n_books:
         task.log(f"note: {n_books:,} book articles skipped; they have no headings")
     if n_other:
-        task.log(
-            f"note: {n_other:,} citations have an IndexingMethod other than Curated and Automated; treated as indexed by people"
-        )
+        others = f"{n_other:,} citations have an IndexingMethod other than Curated and Automated"
+        task.log(f"note: {others}; treated as indexed by people")
     share = options.test_share
     if share is not None:
         test = draw_test_rows(task.options.seed, share, corpus.row_keys(comm)[0])

@@ -30,9 +30,8 @@ def check_split_name(name: str) -> str:
 
 
 def conflicting_splits_error(share: float, name: str) -> OptionError:
-    return OptionError(
-        "test_share", share, f"the input has splits, such as {named(name)}; remove it, or use --ignore-splits to draw new ones"
-    )
+    why = f"the input has splits, such as {named(name)}; remove it, or use --ignore-splits to draw new ones"
+    return OptionError("test_share", share, why)
 
 
 def no_splits_error() -> OptionError:
@@ -68,10 +67,8 @@ def row_splits(task: Conversion, keys: np.ndarray, groups: np.ndarray | None, ow
         apart = np.unique(of_inside[find_key_values(comm, of_inside, split, of_inside) != split])
         n_divided = np.unique(np.concatenate(mpi.allgather_arrays(comm, apart))).size
         if n_divided:
-            task.log(
-                f"warning: {task.input_name}: rows of {plural(n_divided, 'group')} are in several splits, "
-                "so results on test rows may be too optimistic"
-            )
+            what = f"rows of {plural(n_divided, 'group')} are in several splits"
+            task.log(f"warning: {task.input_name}: {what}, so results on test rows may be too optimistic")
     return RowSplits(names, split_of_row)
 
 
@@ -166,6 +163,5 @@ def split(
         ]
         log(f"{output or path}: {plural(counts['train'], 'training row')}, {', '.join(parts_text)}")
     if has_idf:
-        log(
-            "note: word weights were computed before this split; `hpcml convert --test-share` computes them from training rows only"
-        )
+        advice = "`hpcml convert --test-share` computes them from training rows only"
+        log(f"note: word weights were computed before this split; {advice}")

@@ -164,9 +164,8 @@ def least_share(options: ConvertOptions, n_labels: int) -> float:
     rates, _ = label_rates(n_labels)
     rarest = n_rows * -elementary.expm1(-rates[-1])
     if least <= rarest:
-        raise OptionError(
-            "least_positives", least, f"has no effect because the rarest label is expected in {rarest:.1f} rows; remove it"
-        )
+        why = f"has no effect because the rarest label is expected in {rarest:.1f} rows; remove it"
+        raise OptionError("least_positives", least, why)
     a_row = float(label_rates(n_labels, least / n_rows)[0].sum())
     if a_row > MOST_LABELS:
         most = f"but may have {MOST_LABELS:g}; use more rows"

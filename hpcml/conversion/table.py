@@ -58,9 +58,8 @@ class Roles:
         """A name matches a column with the same white space around it or, if there is none, the column without it."""
         lists = (options.text, options.labels, options.indicators, options.features)
         known = set(names)
-        text, labels, indicators, features = (
-            tuple(name if name in known else name.strip() for name in of_option) for of_option in lists
-        )
+        stripped = (tuple(name if name in known else name.strip() for name in of_option) for of_option in lists)
+        text, labels, indicators, features = stripped
         return cls(text, fields, labels, indicators, options.id, options.split_column, options.group, features or None)
 
     @property
@@ -122,6 +121,9 @@ class Batch(NamedTuple):
             return f"{self.locate(row)}: column {names[column]!r}: {invalid_number(value, *advice)}"
 
         return dense_blocks(take, (0, self.n_rows), len(names), zero, wrong)
+
+
+ReadBatches = Callable[[Roles, list[str]], Iterator[Batch]]  # takes the roles and the feature columns
 
 
 def row_namer(what: object, first: int) -> Callable[[int], str]:
@@ -197,9 +199,8 @@ def leave_out_columns(task: Conversion, rows: NumberRows, search: RowNumberSearc
     for name in search.all:
         first = [value for _, rank_values, _ in parts for value in rank_values.get(name, ())]
         goes_up = all(name in rank_values for _, rank_values, _ in parts)  # by 1 in each batch
-        if goes_up and any(
-            n_rows >= MIN_ROWS and np.array_equal(first, count + base) for count, n_rows in counts for base in (0, 1)
-        ):
+        is_count = (n_rows >= MIN_ROWS and np.array_equal(first, count + base) for count, n_rows in counts for base in (0, 1))
+        if goes_up and any(is_count):
             detected[name] = "row number"
         elif all(name in ids for *_, ids in parts):
             with mpi.agreed(comm, "comparing identifiers"):
@@ -219,9 +220,7 @@ def leave_out_columns(task: Conversion, rows: NumberRows, search: RowNumberSearc
             raise ConfigError(f"{task.input_name}: no feature column remains; name feature columns with --features")
 
 
-def read_table(
-    task: Conversion, columns: list[list[str]], batches: Callable[[Roles, list[str]], Iterator[Batch]], index: Sequence[str] = ()
-) -> Part:
+def read_table(task: Conversion, columns: Sequence[Sequence[str]], batches: ReadBatches, index: Sequence[str] = ()) -> Part:
     what, names, options, like = str(task.input_name), columns[0], task.options, task.like
     corpus, roles, text_like = None, Roles.from_options(options, names), None if like is None else like.text
     if options.text or options.fields or text_like is not None:
@@ -279,9 +278,8 @@ def _add_texts(corpus: Corpus, batch: Batch, roles: Roles, options: ConvertOptio
         values = texts_of_row(batch, row, roles.texts, has_fields)
         for field, texts in zip(roles.fields if has_fields else (), values, strict=False):
             if field.whole and any("\0" in text for text in texts):
-                raise DataError(
-                    f"{batch.locate(row)}: column {field.name!r}: a value contains NUL, which cannot be stored; remove it"
-                )
+                where = f"{batch.locate(row)}: column {field.name!r}"
+                raise DataError(f"{where}: a value contains NUL, which cannot be stored; remove it")
         row_values.append(values)
     for row, values in enumerate(row_values):
         corpus.add(ids[row], values, labels[row], splits[row], group=groups[row])
@@ -382,9 +380,8 @@ def _as_written(value: object) -> str:
         return value
     if is_missing(value):
         return ""
-    if isinstance(value, (bool, np.bool_, int, np.integer)) or (
-        isinstance(value, (float, np.floating, Decimal)) and math.isfinite(value)
-    ):
+    is_finite = isinstance(value, (float, np.floating, Decimal)) and math.isfinite(value)
+    if is_finite or isinstance(value, (bool, np.bool_, int, np.integer)):
         return str(value)
     description = f"{value:g}" if isinstance(value, (float, np.floating)) else type(value).__name__
     raise ValueError(f"{description}, but expected a string or a whole number")

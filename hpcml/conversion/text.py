@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion import vocabulary as terms
 from hpcml.conversion.conversion import Conversion
-from hpcml.conversion.merging import RUN_WORDS, KeyRuns, Runs, merge_keys, merge_runs
 from hpcml.conversion.part import LabelledRows, Part, RowBuffer, make_part
 from hpcml.conversion.split import row_splits
 from hpcml.conversion.vocabulary import PLAIN, Field, TextSettings, Vocabulary, parse_fields
@@ -99,7 +99,7 @@ class Corpus(LabelledRows):
         fields = self.fields
         self.find = (WORDS_AND_BREAKS if self.pairs else WORDS).findall
         self.run_words: list[str] = []  # words of this run, with field tags
-        self.runs = Runs(task.scratch)
+        self.runs = terms.Runs(task.scratch)
         self.keys_seen: set[str] = set()  # keys of some documents, for error messages
         self.has_values = [False] * len(fields)  # whether any document has a value of each field
         each = [_Words(() if field.whole else self.stop_words, field, self.run_words) for field in fields]
@@ -148,7 +148,7 @@ class Corpus(LabelledRows):
             self.in_run = True
             self.block_rows.append(len(self.lengths))
             del self.tokens[:], self.lengths[:]
-        if len(self.run_words) >= RUN_WORDS or (is_last and self.in_run):
+        if len(self.run_words) >= terms.RUN_WORDS or (is_last and self.in_run):
             for words in (*self.words, self.headings):
                 if words is not None:
                     words.clear()
@@ -206,14 +206,12 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
                     entries = np.sort(row_numbers[use] * width + part.tokens[use])
                     df += np.bincount(entries[np.diff(entries, prepend=-1) > 0] % width, minlength=width)
                 corpus.runs.set_counts(run, df)
-        words, df = merge_runs(comm, corpus.runs, options.min_df, corpus.scratch)
+        words, df = terms.merge_runs(comm, corpus.runs, options.min_df, corpus.scratch)
         if not len(words):
             if not mpi.agreed_any(comm, bool(keys.size)):
                 raise DataError(f"{task.input_name}: no rows; expected at least one")
-            where = (
-                f"in {options.min_df} of the {n_documents} training rows; lower --min-df" if n_documents else "in a training row"
-            )
-            raise DataError(f"no word occurs {where}")
+            minimum = f"in {options.min_df} of the {n_documents} training rows; lower --min-df"
+            raise DataError(f"no word occurs {minimum if n_documents else 'in a training row'}")
         settings = TextSettings(
             vocabulary=Vocabulary(words, np.arange(len(words)) * (len(words) + 1), corpus.fields != PLAIN),
             pairs=corpus.pairs,
@@ -227,12 +225,12 @@ def vectorise(task: Conversion, corpus: Corpus) -> Part:
         with mpi.agreed(comm, "counting words"):
             counted, _ = _count_blocks(corpus, settings, False)
         if corpus.pairs:
-            terms = KeyRuns(corpus.scratch)
+            key_runs = terms.KeyRuns(corpus.scratch)
             with mpi.agreed(comm, "counting word pairs"):
                 for block, chosen in zip(counted, by_block, strict=True):
                     counts = np.bincount(block.terms[chosen[block.rows]], minlength=block.keys.size)
-                    terms.add(block.keys[counts > 0], counts[counts > 0])
-            pairs, df = merge_keys(comm, terms, options.min_df)
+                    key_runs.add(block.keys[counts > 0], counts[counts > 0])
+            pairs, df = terms.merge_keys(comm, key_runs, options.min_df)
             settings.vocabulary = Vocabulary(words, pairs, corpus.fields != PLAIN)
         settings.idf = None if options.binary else elementwise.log(n_documents / df)
 
@@ -323,9 +321,8 @@ class FewTexts:
                 for value in field_values:
                     if len(ids) > begin:
                         ids.append(-1)
-                    ids += (
-                        self.number.get(token + end, -1) for tokens in tokenize(value, field.whole, self.find) for token in tokens
-                    )
+                    for tokens in tokenize(value, field.whole, self.find):
+                        ids += (self.number.get(token + end, -1) for token in tokens)
             lengths[row] = len(ids) - begin
         block, width = TokenBlock(lengths, np.array(ids, dtype=TOKEN), 0), len(self.settings.vocabulary.words) + 1
         sizes, indices, data = weigh_terms(self.settings, count_terms(block, self.word_ids, width, self.settings.pairs))

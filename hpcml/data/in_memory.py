@@ -75,11 +75,8 @@ def check_label_sets(y: Any, name: str = "y") -> Any:
 
 
 def is_missing(value: object) -> bool:
-    return (
-        value is None
-        or type(value).__name__ in ("NAType", "NaTType")
-        or (isinstance(value, (float, np.floating)) and value != value)
-    )
+    is_nan = isinstance(value, (float, np.floating)) and value != value
+    return is_nan or value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def find_out_of_range(indices: np.ndarray, size: int) -> int:

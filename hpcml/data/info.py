@@ -1,6 +1,6 @@
 """Description of a dataset: contents, memory of its shards, and a check of every row."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,36 +20,8 @@ from hpcml.partition import bounds_by_weight, even_range, row_pieces
 SHOWN_LABELS = 40  # labels in the report; the others are counted
 
 
-@dataclass
-class ShardWeight:
-    n_ranks: int
-    split: str
-    rows: tuple[int, int]
-    nnz: tuple[int, int]
-    nbytes: tuple[int, int]
-
-
-@dataclass
-class DatasetInfo:
-    dataset: DataFile  # closed
-    y_nnz: int
-    nbytes: int
-    source: str
-    text: dict[str, object]
-    label_names: list[str]
-    splits: dict[str, int]
-    counts: dict[str, np.ndarray]
-    shards: list[ShardWeight]
-    checked: bool
-    label_titles: list[str] | None = None
-    n_groups: int = 0  # groups of rows, which no split divides; 0: rows have no groups
-    n_unknown_entries: int = 0  # pairs of a row and an unknown label
-    n_skipped: int = 0  # invalid records of the input
-    made_by: str = ""  # version of hpcml
-
-
-def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> DatasetInfo:
-    dataset = None
+def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> str:
+    """Return a description of a dataset, with the size of a shard for each number of ranks. Collective over `comm`."""
     with mpi.agreed(comm, f"reading {path}"):
         dataset = DataFile(path)
     with dataset:
@@ -60,26 +32,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                     dataset.verify(name, *even_range(dataset.file[name].shape[0], comm.rank, comm.size))
         counts = _count_labels(comm, dataset)
         with mpi.agreed(comm, f"reading {path}"), readable(path, "hpcml convert", "dataset"):
-            text = attributes(dataset.file["text"]) if "text" in dataset.file else {}
-            text |= {"headings": True} if dataset.has_headings else {}
-            description = DatasetInfo(
-                dataset=dataset,
-                y_nnz=int(dataset.file["Y/indices"].shape[0]),
-                nbytes=Path(path).stat().st_size,
-                source=text_of(dataset.file, "source") if "source" in dataset.file.attrs else "",
-                text=text,
-                label_names=dataset.label_names(),
-                label_titles=dataset.label_titles(),
-                splits={name: dataset.split(name).size for name in dataset.split_names()},
-                counts=counts,
-                shards=[_measure_shards(dataset, number) for number in ranks],
-                checked=check,
-                n_groups=int(np.unique(dataset.map("row_groups")).size) if dataset.has_groups else 0,
-                n_skipped=int(dataset.file.attrs.get("skipped_records", 0)),
-                made_by=text_of(dataset.file, WRITTEN_BY) if WRITTEN_BY in dataset.file.attrs else "",
-                n_unknown_entries=int(dataset.file[f"{UNKNOWN}/indices"].shape[0]) if dataset.n_unknown else 0,
-            )
-    return description
+            return joined([*_describe(dataset, check), *(_describe_shard(dataset, n) for n in ranks), *_tabulate(dataset, counts)])
 
 
 def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
@@ -117,9 +70,7 @@ def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
             order = np.argsort(digests, kind="stable")
             same = np.flatnonzero(digests[order[1:]] == digests[order[:-1]])
             for number, other in zip(order[same].tolist(), order[same + 1].tolist(), strict=True):
-                (name,), (another,) = (
-                    dataset.strings("feature_names", position, position + 1) or [""] for position in (number, other)
-                )
+                (name,), (another,) = (dataset.strings("feature_names", each, each + 1) or [""] for each in (number, other))
                 if name == another:
                     raise dataset.damage_error(f"feature_names: features {number} and {other} have the name {name!r}", "the file")
     for name in dataset.split_names():
@@ -163,7 +114,7 @@ def _check_split(dataset: DataFile, name: str, begin: int, end: int) -> None:
             raise dataset.damage_error(f"{name}: row {rows[wrong[0]]} {problem}", "the file")
 
 
-def _measure_shards(dataset: DataFile, n_ranks: int) -> ShardWeight:
+def _describe_shard(dataset: DataFile, n_ranks: int) -> str:
     split = split_or_all(dataset, "train")
     rows = dataset.split(split)
     rows = dataset.labelled(rows) if dataset.labelled(rows).size else rows
@@ -171,8 +122,11 @@ def _measure_shards(dataset: DataFile, n_ranks: int) -> ShardWeight:
     for begin, end in pairwise(split_bounds(dataset, rows, n_ranks).tolist()):
         shard = read_slab(dataset, rows, begin, end)
         sizes.append((shard.n_local, shard.nnz, shard.nbytes))
-    smallest, largest = np.min(sizes, axis=0).tolist(), np.max(sizes, axis=0).tolist()
-    return ShardWeight(n_ranks, split, *zip(smallest, largest, strict=True))
+    extremes = zip(np.min(sizes, axis=0).tolist(), np.max(sizes, axis=0).tolist(), strict=True)
+    forms = ("{:,}".format, "{:,}".format, size)
+    n_rows, n_values, nbytes = (" to ".join(dict.fromkeys(map(form, pair))) for form, pair in zip(forms, extremes, strict=True))
+    on = "on 1 rank: the shard" if n_ranks == 1 else f"on {n_ranks} ranks: a shard"
+    return f"  {on} of {split} has {n_rows} rows, {n_values} values, {nbytes}"
 
 
 def _count_labels(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
@@ -189,50 +143,41 @@ def _count_labels(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
     return counts
 
 
-def format_info(info: DatasetInfo) -> str:
-    data = info.dataset
-    density = data.nnz / max(1, data.n_rows * data.n_features)
-    lines = [
-        f"{data.path}: {plural(data.n_rows, 'row')} × {plural(data.n_features, 'feature')} × {plural(data.n_labels, 'label')}, "
-        f"{size(info.nbytes)}",
-        f"  values    {data.nnz:,} ({density:.3%} of X; {data.nnz / max(1, data.n_rows):.1f} per row), "
-        f"{info.y_nnz / max(1, data.n_rows):.2f} labels per row",
-    ]
+def _describe(data: DataFile, checked: bool) -> Iterator[str]:
+    n_rows, n_label_entries = max(1, data.n_rows), data.sizes[2]
+    counts = ((data.n_rows, "row"), (data.n_features, "feature"), (data.n_labels, "label"))
+    yield f"{data.path}: {' × '.join(plural(*each) for each in counts)}, {size(data.path.stat().st_size)}"
+    share = f"{data.nnz / max(1, data.n_rows * data.n_features):.3%} of X; {data.nnz / n_rows:.1f} per row"
+    yield f"  values    {data.nnz:,} ({share}), {n_label_entries / n_rows:.2f} labels per row"
     if data.n_unknown:
-        entries = plural(info.n_unknown_entries, "entry", "entries")
-        lines.append(f"  unknown   {plural(data.n_unknown, 'label')} unknown to the --like dataset: {entries}")
+        entries = plural(int(data.file[f"{UNKNOWN}/indices"].shape[0]), "entry", "entries")
+        yield f"  unknown   {plural(data.n_unknown, 'label')} unknown to the --like dataset: {entries}"
     if data.n_unlabelled:
-        lines.append(f"  unlabelled {plural(data.n_unlabelled, 'row')}: not used for training or evaluation")
-    if info.source:
-        settings = ", ".join(f"{key} {value}" for key, value in sorted(info.text.items()))
-        skipped = f", {plural(info.n_skipped, 'bad record')} skipped" if info.n_skipped else ""
-        lines.append(f"  source    {info.source}" + (f" ({settings})" if settings else "") + skipped)
-    if info.made_by:
-        lines.append(f"  made by   hpcml {info.made_by}")
-    if info.splits:
-        lines.append("  splits    " + ", ".join(f"{name} {rows:,}" for name, rows in info.splits.items()))
-    if info.n_groups:
-        lines.append(f"  groups    {info.n_groups:,}")
-    lines.append("  check     " + ("every row is sound" if info.checked else "not done"))
-    for weight in info.shards:
-        on = "on 1 rank: the shard" if weight.n_ranks == 1 else f"on {weight.n_ranks} ranks: a shard"
-        nbytes = " to ".join(dict.fromkeys(map(size, weight.nbytes)))
-        lines.append(
-            f"  {on} of {weight.split} has {_format_range(weight.rows)} rows, {_format_range(weight.nnz)} values, {nbytes}"
-        )
-    order = np.argsort(-info.counts["all"], kind="stable")[:SHOWN_LABELS].tolist()
-    names = [named(label_with_title(info.label_names[label], info.label_titles, label)) for label in order]
+        yield f"  unlabelled {plural(data.n_unlabelled, 'row')}: not used for training or evaluation"
+    if source := text_of(data.file, "source") if "source" in data.file.attrs else "":
+        text = attributes(data.file["text"]) if "text" in data.file else {}
+        text |= {"headings": True} if data.has_headings else {}
+        settings = ", ".join(f"{key} {value}" for key, value in sorted(text.items()))
+        n_skipped = int(data.file.attrs.get("skipped_records", 0))
+        skipped = f", {plural(n_skipped, 'bad record')} skipped" if n_skipped else ""
+        yield f"  source    {source}" + (f" ({settings})" if settings else "") + skipped
+    if made_by := text_of(data.file, WRITTEN_BY) if WRITTEN_BY in data.file.attrs else "":
+        yield f"  made by   hpcml {made_by}"
+    if splits := data.split_names():
+        yield "  splits    " + ", ".join(f"{name} {data.split(name).size:,}" for name in splits)
+    if data.has_groups:
+        yield f"  groups    {np.unique(data.map('row_groups')).size:,}"
+    yield "  check     " + ("every row is sound" if checked else "not done")
+
+
+def _tabulate(data: DataFile, counts: dict[str, np.ndarray]) -> Iterator[str]:
+    order = np.argsort(-counts["all"], kind="stable")[:SHOWN_LABELS].tolist()
+    label_names, titles = data.label_names(), data.label_titles()
+    names = [named(label_with_title(label_names[label], titles, label)) for label in order]
     width = max([5, *map(len, names)])
-    lines += ["", f"{'label':<{width}}" + "".join(f" {name:>10}" for name in info.counts)]
+    yield from ["", f"{'label':<{width}}" + "".join(f" {name:>10}" for name in counts)]
     for label, name in zip(order, names, strict=True):
-        lines.append(f"{name:<{width}}" + "".join(f" {c[label]:>10,}" for c in info.counts.values()))
+        yield f"{name:<{width}}" + "".join(f" {c[label]:>10,}" for c in counts.values())
     if data.n_labels > len(order):
-        frequent = ", ".join(
-            f"{int((info.counts['all'] >= least).sum()):,} labels have at least {least} rows" for least in (10, 50)
-        )
-        lines.append(f"... and {data.n_labels - len(order):,} more; {frequent}")
-    return joined(lines)
-
-
-def _format_range(pair: tuple[int, int]) -> str:
-    return f"{pair[0]:,}" if pair[0] == pair[1] else f"{pair[0]:,} to {pair[1]:,}"
+        frequent = ", ".join(f"{int((counts['all'] >= least).sum()):,} labels have at least {least} rows" for least in (10, 50))
+        yield f"... and {data.n_labels - len(order):,} more; {frequent}"

@@ -56,10 +56,8 @@ def warn_about_leaks(
     feature_names = mpi.run_on_root(comm, f"reading the features of {dataset.path}", lambda: read_feature_names(dataset, features))
     for number, (label, feature, area) in enumerate(leaks[:SHOWN]):
         name = f"feature {feature}" if feature_names is None else f"feature {named(feature_names[number], 40)!r}"
-        log(
-            f"warning: {name} alone determines label {named(label, 40)!r} (AUC {area:.4f} on the training rows); it may "
-            "leak the label: remove it unless it is known before the label"
-        )
+        why = f"alone determines label {named(label, 40)!r} (AUC {area:.4f} on the training rows)"
+        log(f"warning: {name} {why}; it may leak the label: remove it unless it is known before the label")
     if len(leaks) > SHOWN:
         minimum = "at least " if len(pairs) > CHECKED else ""
         log(f"warning: the same holds for {minimum}{plural(len(leaks) - SHOWN, 'further pair')} of a feature and a label")
@@ -103,18 +101,15 @@ def _find_candidates(
             for position in np.flatnonzero(common)
         ]
         rest = np.flatnonzero((label_positions >= 0) & ~common[label_positions])
-        label_positions = np.concatenate(
-            [label_positions[rest], np.repeat(np.flatnonzero(common), [each.size for each in without_label])]
-        )
+        n_without = [each.size for each in without_label]
+        label_positions = np.concatenate([label_positions[rest], np.repeat(np.flatnonzero(common), n_without)])
         row_positions = np.concatenate([row_positions[rest], *without_label])
         sizes = np.where(common, shard.n_global - n_positive[labels], n_positive[labels])
         is_other = draws < OTHER / shard.n_global
     samples = []  # sampled rows of all ranks by label: bounds (labels + 1), and the rows
     for is_sampled in (draws[row_positions] < POSITIVE / sizes[label_positions], is_other[row_positions]):
-        position, sampled = (
-            np.concatenate(mpi.allgather_arrays(comm, part))
-            for part in (label_positions[is_sampled], rows[row_positions[is_sampled]])
-        )
+        own = (label_positions[is_sampled], rows[row_positions[is_sampled]])
+        position, sampled = (np.concatenate(mpi.allgather_arrays(comm, part)) for part in own)
         samples.append((offsets(np.bincount(position, minlength=labels.size)), sampled[np.argsort(position, kind="stable")]))
     positives, (begins, having) = samples
     others = np.concatenate(mpi.allgather_arrays(comm, rows[is_other]))

@@ -13,7 +13,6 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.kernels import row_keys as kernels
-from hpcml.mpi.routing import Routing
 
 # Kinds of strings: equal strings of different kinds have different keys.
 ID, TEXT, FEATURE, GROUP = b"id", b"text", b"feature", b"group"
@@ -59,7 +58,7 @@ def groups_of(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def flag_repeats(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
     """Return a mask of the keys (uint64) that occur earlier, on this rank or a lower one. Collective over `comm`."""
-    routing = Routing(comm, (keys % np.uint64(comm.size)).astype(np.int64))
+    routing = mpi.Routing(comm, (keys % np.uint64(comm.size)).astype(np.int64))
     begins, rows = groups_of(routing.send(keys))
     is_repeat = np.ones(rows.size, bool)
     is_repeat[rows[begins[:-1]]] = False
@@ -69,7 +68,7 @@ def flag_repeats(comm: mpi.Comm, keys: np.ndarray) -> np.ndarray:
 def find_key_values(comm: mpi.Comm, known: np.ndarray, values: np.ndarray, requested: np.ndarray) -> np.ndarray:
     """Return the largest value (int32 ≥ 0) of each requested key on any rank; −1 if unknown. Collective over `comm`."""
     size = np.uint64(comm.size)
-    to_owner, to_ask = (Routing(comm, (keys % size).astype(np.int64)) for keys in (known, requested))
+    to_owner, to_ask = (mpi.Routing(comm, (keys % size).astype(np.int64)) for keys in (known, requested))
     keys, values, queries = to_owner.send(known), to_owner.send(values), to_ask.send(requested)
     order = np.lexsort((values, keys))
     keys, values = keys[order], values[order]

@@ -167,9 +167,8 @@ def mask_empty_rows(dataset: DataFile, sizes: np.ndarray) -> np.ndarray:
 def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_features: int, dense: bool) -> Rows:
     indptr, indices, data = csr
     sizes, entries = entries_of(indptr, rows)
-    matrix = sp.csr_matrix(
-        (data[entries].astype(np.float32, copy=False), indices[entries], offsets(sizes)), (rows.size, n_features)
-    )
+    arrays = (data[entries].astype(np.float32, copy=False), indices[entries], offsets(sizes))
+    matrix = sp.csr_matrix(arrays, (rows.size, n_features))
     return matrix.toarray() if dense else matrix
 
 

@@ -15,7 +15,6 @@ from array import array
 from collections.abc import Container, Iterator
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import h5py
@@ -23,16 +22,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.lines import (
-    BYTE_ORDER_MARK,
-    DAMAGE,
-    HEAD_BYTES,
-    LINE_MIB,
-    decompression_error,
-    detect_compression,
-    long_line,
-    unpacked,
-)
+from hpcml.files import lines as files
 from hpcml.files.opening import open_stream
 from hpcml.kernels import text as kernels
 from hpcml.launcher import launcher
@@ -196,9 +186,8 @@ class TextRows(NamedTuple):
 
     def after(self, n: int) -> Self:
         a, b = self.indptr[n], self.y_indptr[n]
-        return type(self)(
-            self.first_row + n, self.indptr[n:] - a, self.indices[a:], self.data[a:], self.y_indptr[n:] - b, self.labels[b:]
-        )
+        entries = (self.indptr[n:] - a, self.indices[a:], self.data[a:])
+        return type(self)(self.first_row + n, *entries, self.y_indptr[n:] - b, self.labels[b:])
 
     @classmethod
     def empty(cls, first_row: int = 0) -> Self:
@@ -229,29 +218,30 @@ class LineReader:
             self.raw, head = open(0, "rb", buffering=0, closefd=False), b""  # noqa: SIM115 - `close` closes it
         self.poll = select.poll()
         self.poll.register(self.raw, select.POLLIN)
-        while len(head) < HEAD_BYTES and (more := self.raw.read(HEAD_BYTES - len(head))):
+        while len(head) < files.HEAD_BYTES and (more := self.raw.read(files.HEAD_BYTES - len(head))):
             head += more
         if head.startswith(HDF5_MAGIC):
             raise DataError(f"{self.name}: an HDF5 file, but expected svmlight text, plain or compressed")
-        self.kind = detect_compression(head)
+        self.kind = files.detect_compression(head)
         packed: Any = _JoinedStream(head, self.raw)
         if self.kind and self.raw.seekable():
             packed = self.raw
             packed.seek(0)
         try:
-            self.file = unpacked(packed, self.kind) if self.kind else None
-        except DAMAGE as error:
-            raise decompression_error(self.name, self.kind, error) from None
+            self.file = files.unpacked(packed, self.kind) if self.kind else None
+        except files.DAMAGE as error:
+            raise files.decompression_error(self.name, self.kind, error) from None
         self.head = head  # of an uncompressed file
-        self.tail = (self._read(len(BYTE_ORDER_MARK)) or b"").removeprefix(BYTE_ORDER_MARK)  # read, but not returned yet
+        # Read, but not returned yet.
+        self.tail = (self._read(len(files.BYTE_ORDER_MARK)) or b"").removeprefix(files.BYTE_ORDER_MARK)
 
     def _read(self, size: int) -> bytes | None:
         """Return up to `size` bytes; from an uncompressed stream those that arrive within PATIENCE, None if there are none."""
         if self.file is not None:  # decompressors need all the bytes that they request, so this waits
             try:
                 return self.file.read(size)
-            except DAMAGE as error:
-                raise decompression_error(self.name, self.kind, error) from None
+            except files.DAMAGE as error:
+                raise files.decompression_error(self.name, self.kind, error) from None
         received, deadline = bytearray(self.head[:size]), time.monotonic() + PATIENCE
         self.head = self.head[size:]
         while len(received) < size:
@@ -273,12 +263,12 @@ class LineReader:
             chunks.append(chunk)
             size += len(chunk)
             if not end and size > self.max_line:
-                raise long_line(self.name, self.n_lines + 1, self.max_line)
+                raise files.long_line(self.name, self.n_lines + 1, self.max_line)
         self.tail = chunks[-1][end:] if end else b""
         chunks[-1] = chunks[-1][: end or None]
         block = join_lines(*chunks)
         if block.find(b"\n") > self.max_line:  # a later line lies in one chunk
-            raise long_line(self.name, self.n_lines + 1, self.max_line)
+            raise files.long_line(self.name, self.n_lines + 1, self.max_line)
         text, size, bounds, pieces = np.frombuffer(block, dtype=np.uint8), len(block), [0], []
         for target in even_bounds(size, n)[1:].tolist():
             bounds.append(block.find(b"\n", target - 1) + 1 if target > bounds[-1] else bounds[-1])
@@ -311,7 +301,7 @@ class SvmlightStream:
         comm: mpi.Comm,
         source: str | Path,
         zero_based: bool = False,
-        max_line: int = LINE_MIB << 20,
+        max_line: int = files.LINE_MIB << 20,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self.comm, self.name, self.zero_based = comm, name_of(source), zero_based
@@ -327,7 +317,7 @@ class SvmlightStream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -338,9 +328,8 @@ class SvmlightStream:
         """Yield the next rows on all ranks; no rows if a pipe is slow. Collective over `comm`."""
         for part in self.parts():
             columns = (np.diff(part.indptr), part.indices, part.data, np.diff(part.y_indptr), part.labels)
-            lengths, indices, data, label_lengths, labels = (
-                np.concatenate(mpi.allgather_arrays(self.comm, column)) for column in columns
-            )
+            everywhere = (np.concatenate(mpi.allgather_arrays(self.comm, column)) for column in columns)
+            lengths, indices, data, label_lengths, labels = everywhere
             first = self.comm.bcast(part.first_row)
             yield TextRows(first, offsets(lengths), indices, data, offsets(label_lengths), labels)
 

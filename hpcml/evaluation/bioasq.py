@@ -77,13 +77,11 @@ class BioasqEvaluation(ReportedResult):
             if present := [name for name in names if name in self.measures]:
                 yield from ["", *table([present, [cell(self.measures[name]) for name in present]])]
         yield from ["", f"thresholds: {self.thresholds or '0 for all labels'}"]
+        occurrences = plural(self.n_missed, "occurrence")
         notes = {
             "without any known feature get no labels": (self.n_rows_without_features, "row"),
             "without true and without predicted labels, excluded from all means": (self.n_rows - self.n_judged, "row"),
-            f"of these rows unknown to the model; their {plural(self.n_missed, 'occurrence')} count as missed": (
-                self.n_unknown,
-                "label",
-            ),
+            f"of these rows unknown to the model; their {occurrences} count as missed": (self.n_unknown, "label"),
             "without a tree number, placed below the root": (self.n_without_place, "label"),
         }
         yield from (f"note: {plural(*counted)} {note}" for note, counted in notes.items() if counted[0])

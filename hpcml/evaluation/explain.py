@@ -274,17 +274,15 @@ class WhyRows(ReportedResult):
         for each in self.scores:
             row, truth = named(self.row_ids[each.row]), "true label" if each.is_true else "not a true label"
             above = "above" if each.score > each.threshold else "not above"
-            predicted = (
-                "predicted" if each.is_given else "not predicted" if each.has_features else "not predicted (no known feature)"
-            )
+            absent = "not predicted" if each.has_features else "not predicted (no known feature)"
+            predicted = "predicted" if each.is_given else absent
             verdict = f"{predicted}, {'the row is unlabelled' if each.is_true is None else truth}"
             yield from ["", f"{row}, label {named(each.label)}: {verdict}"]
             yield f"  score {each.score:.4g}, {above} the threshold {each.threshold:.4g}"
             contributions, n_others = each.contributions.tolist(), max(0, each.features.size - self.top)
             cells = [["  feature", "value", "weight", "contribution"]]
-            for feature, value, weight, added in zip(
-                each.features[: self.top].tolist(), each.values, each.weights, contributions, strict=False
-            ):
+            columns = (each.features[: self.top].tolist(), each.values, each.weights, contributions)
+            for feature, value, weight, added in zip(*columns, strict=False):
                 cells.append([f"  {named(self.names[feature], LONGEST)}", f"{value:.4g}", f"{weight:.4g}", f"{added:+.4g}"])
             others = {f"({plural(n_others, 'other feature')})": math.fsum(contributions[self.top :])} if n_others else {}
             for name, total in (others | {"(intercept)": each.intercept, "(sum)": each.total}).items():

@@ -64,9 +64,8 @@ def _read_titles(path: Path, ids: set[str]) -> dict[str, str]:
                 document = json.loads(line)
                 row_id, title, text = (document.get(key) for key in ("id", "title", "text"))
             except (ValueError, AttributeError, RecursionError):
-                raise DataError(
-                    f"{path}: line {number} is not a JSON object; name the JSON lines from which the dataset was converted"
-                ) from None
+                advice = "name the JSON lines from which the dataset was converted"
+                raise DataError(f"{path}: line {number} is not a JSON object; {advice}") from None
             row_id = str(number if row_id is None else row_id)
             if row_id in ids:
                 title = title if isinstance(title, str) and title.strip() else text

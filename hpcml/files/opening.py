@@ -44,9 +44,8 @@ def open_stream(path: Path | str) -> tuple[io.FileIO, bytes]:
                 except BlockingIOError:  # a writer is connected, but has written nothing
                     break
                 if not head and time.monotonic() > end:
-                    raise DataError(
-                        f"{path}: no process opened this pipe for writing within {WRITER_SECONDS:g} s; start the writer"
-                    )
+                    why = f"no process opened this pipe for writing within {WRITER_SECONDS:g} s; start the writer"
+                    raise DataError(f"{path}: {why}")
         os.set_blocking(file.fileno(), True)
     except BaseException:
         file.close()

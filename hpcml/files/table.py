@@ -52,9 +52,8 @@ def csv_lines(rows: Iterable[Sequence[object]], delimiter: str = ",") -> list[st
     """Return the lines of a CSV file, with formulas escaped; None becomes an empty cell."""
     lines: list[str] = []
     # csv quotes only characters of its own line end; "\r\n" makes it quote both.
-    csv.writer(SimpleNamespace(write=lines.append), delimiter=delimiter, lineterminator="\r\n").writerows(
-        [escape_formula(cell) for cell in row] for row in rows
-    )
+    writer = csv.writer(SimpleNamespace(write=lines.append), delimiter=delimiter, lineterminator="\r\n")
+    writer.writerows([escape_formula(cell) for cell in row] for row in rows)
     return [storable(line[:-2]) + "\n" for line in lines]
 
 

@@ -34,7 +34,7 @@ from hpcml.mpi.collectives import (
     run_on_root,
     stream_to_root,
 )
-from hpcml.mpi.messages import Arrays, Mailbox, exchange, exchange_with
+from hpcml.mpi.messages import Arrays, Mailbox, Routing, exchange, exchange_with
 from hpcml.mpi.start import (
     Comm,
     abi,

@@ -1,13 +1,15 @@
-"""Messages between a rank and a few others: synchronous exchanges, and a mailbox without waiting.
+"""Messages between ranks: synchronous exchanges, numbers sent to their owners, and a mailbox without waiting.
 
 A message is a list of arrays, which mpi4py pickles; messages between two ranks arrive in the order in which they were sent.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 
 import numpy as np
 
 from hpcml.mpi.binding import MPI
+from hpcml.partition import offsets
 
 _STEP, _LETTER = 1, 2  # tags
 _END = None  # the last message of a sender
@@ -33,6 +35,30 @@ def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
     received = exchange_with(comm, {rank: [part] for rank, part in enumerate(parts) if rank != comm.rank})
     received[comm.rank] = [parts[comm.rank]]
     return [received[rank][0] for rank in range(comm.size)]
+
+
+class Routing:
+    """Sends this rank's numbers to their `owners` (n, ranks), and returns answers to their positions."""
+
+    def __init__(self, comm: MPI.Comm, owners: np.ndarray) -> None:
+        self.comm, self.order = comm, np.argsort(owners, kind="stable")
+        self.bounds = np.searchsorted(owners[self.order], np.arange(comm.size + 1))
+        self.received: list[int] = []
+
+    def send(self, values: np.ndarray) -> np.ndarray:
+        """Send values[i] (n) to the owner of i; return the received values, by sender. Collective over `comm`."""
+        values = values[self.order]
+        parts = exchange(self.comm, [values[begin:end] for begin, end in pairwise(self.bounds.tolist())])
+        self.received = [part.size for part in parts]
+        return np.concatenate(parts)
+
+    def answer(self, answers: np.ndarray) -> np.ndarray:
+        """Answer the values received last; return the answers to this rank's values. Collective over `comm`."""
+        ends = offsets(self.received).tolist()
+        parts = exchange(self.comm, [answers[begin:end] for begin, end in pairwise(ends)])
+        out = np.empty(self.order.size, answers.dtype)
+        out[self.order] = np.concatenate(parts)
+        return out
 
 
 class Mailbox:

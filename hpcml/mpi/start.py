@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
@@ -41,17 +41,12 @@ def abi() -> str:
     """Return the MPI ABI in use (MPICH, Open MPI, or the standard one) and mpi4py's build; without MPI the reason."""
     if missing:
         return f"mpi4py {mpi4py.__version__}: {missing}"
-    kind, is_wheel = loaded_build(Path(MPI.__file__).name)
+    kind = Path(MPI.__file__).name.split(".")[1]
+    is_wheel = not kind.startswith(("cpython", "abi3", "so"))
     family = {"openmpi": "Open MPI", "mpich": "MPICH", "impi": "MPICH", "mpiabi": "standard"}.get(kind)
     family = family or ("Open MPI" if MPI.get_vendor()[0] == "Open MPI" else "MPICH")
     built = f"its wheel's build for {kind}" if is_wheel else f"built with {mpi4py.get_config().get('mpicc', 'an MPI of its own')}"
     return f"{family} ABI; mpi4py {mpi4py.__version__}, {built}"
-
-
-def loaded_build(file: str) -> tuple[str, bool]:
-    kind = file.split(".")[1]
-    is_wheel = not kind.startswith(("cpython", "abi3", "so"))
-    return (kind if is_wheel else ""), is_wheel
 
 
 def _abort_hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -98,9 +93,8 @@ def leave(error: HpcmlError, was_printed: bool) -> None:
 def meet() -> None:
     """Wait for the other ranks to finish their work; if they do not, end all ranks."""
     if not wait_for_request(MPI.COMM_WORLD.Ibarrier(), MEET_SECONDS):
-        _end_all_ranks(
-            f"rank {MPI.COMM_WORLD.rank}: finished, but other ranks have not finished after {MEET_SECONDS:g} s; ending all ranks", 1
-        )
+        others = f"other ranks have not finished after {MEET_SECONDS:g} s; ending all ranks"
+        _end_all_ranks(f"rank {MPI.COMM_WORLD.rank}: finished, but {others}", 1)
 
 
 def wait_for_request(request: MPI.Request, seconds: float = math.inf) -> bool:
@@ -152,9 +146,8 @@ def _on_bus_error(_number: int) -> None:
         except BlockingIOError:
             fcntl.flock(file, fcntl.LOCK_EX)  # the holder was a rank of another job
             time.sleep(RELAY_SECONDS)
-    _end_all_ranks(
-        f"rank {MPI.COMM_WORLD.rank}: {name} became shorter while it was in use, or its disk failed; restore it and run again"
-    )
+    why = "became shorter while it was in use, or its disk failed; restore it and run again"
+    _end_all_ranks(f"rank {MPI.COMM_WORLD.rank}: {name} {why}")
 
 
 _late = ""  # message for the alarm; only in programs that called `start`
@@ -218,25 +211,19 @@ def freeing(own: MPI.Comm) -> Iterator[MPI.Comm]:
     own.Free()
 
 
-@contextmanager
-def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
-    """Yield a private duplicate (None: of COMM_SELF), freed after the body. Collective over `comm`."""
-    with freeing((MPI.COMM_SELF if comm is None else comm).Dup()) as own:
-        yield own
+def duplicated(comm: MPI.Comm | None) -> AbstractContextManager[MPI.Comm]:
+    """Return a private duplicate (None: of COMM_SELF), freed after the body. Collective over `comm`."""
+    return freeing((MPI.COMM_SELF if comm is None else comm).Dup())
 
 
-@contextmanager
-def divided(comm: MPI.Comm, size: int) -> Iterator[MPI.Comm]:
-    """Yield the communicator of this rank's group of `size` neighbours (a divisor of the ranks). Collective over `comm`."""
-    with freeing(comm.Split(comm.rank // size, comm.rank)) as group:
-        yield group
+def divided(comm: MPI.Comm, size: int) -> AbstractContextManager[MPI.Comm]:
+    """Return the communicator of this rank's group of `size` neighbours (a divisor of the ranks). Collective over `comm`."""
+    return freeing(comm.Split(comm.rank // size, comm.rank))
 
 
-@contextmanager
-def on_node(comm: MPI.Comm) -> Iterator[MPI.Comm]:
-    """Yield the communicator of the ranks on this node. Collective over `comm`."""
-    with freeing(comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)) as node:
-        yield node
+def on_node(comm: MPI.Comm) -> AbstractContextManager[MPI.Comm]:
+    """Return the communicator of the ranks on this node. Collective over `comm`."""
+    return freeing(comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank))
 
 
 def ranks_on_node(comm: MPI.Comm) -> int:

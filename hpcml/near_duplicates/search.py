@@ -35,7 +35,6 @@ from hpcml.files.table import table, write_table
 from hpcml.kernels.elementary import log, log1p, power
 from hpcml.kernels.rows import count_labels
 from hpcml.log import Log, Progress, plural
-from hpcml.mpi.routing import Routing
 from hpcml.near_duplicates import kernels
 from hpcml.partition import entries_of, offsets
 from hpcml.rng import bits
@@ -118,7 +117,7 @@ class Pairs:
 
     def fetch(self, positions: np.ndarray, indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Positions are ascending. Collective."""
-        routing = Routing(self.comm, self.owner_ranks(positions))
+        routing = mpi.Routing(self.comm, self.owner_ranks(positions))
         requested = routing.send(positions)
         with mpi.agreed(self.comm, "reading rows to compare"):
             sizes, entries = entries_of(indptr, self.local_rows(requested))
@@ -129,7 +128,7 @@ class Pairs:
 
     def compare_bucket(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
         """Return whether each row is the first of its bucket. Collective."""
-        routing = Routing(self.comm, (keys % np.uint64(self.comm.size)).astype(np.int64))
+        routing = mpi.Routing(self.comm, (keys % np.uint64(self.comm.size)).astype(np.int64))
         keys, positions = routing.send(keys), routing.send(positions)
         with mpi.agreed(self.comm, "sorting rows into buckets"):
             order = np.lexsort((positions, keys))
@@ -148,7 +147,7 @@ class Pairs:
         return routing.answer(is_first).astype(bool)
 
     def add_similar(self, codes: np.ndarray) -> None:
-        codes = Routing(self.comm, self.owner_ranks(codes // max(1, self.shard.n_global))).send(codes)
+        codes = mpi.Routing(self.comm, self.owner_ranks(codes // max(1, self.shard.n_global))).send(codes)
         with mpi.agreed(self.comm, "removing known pairs"):
             codes = np.setdiff1d(codes, self.codes)  # each once, ascending
         codes_found, similarities = [self.codes], [self.similarity]
@@ -249,7 +248,7 @@ def measure_consistency(
 
     Also return whether each pair of this rank counts, and the numbers of labels (3 × pairs) of its first row, other row, and both.
     """
-    n_labels, first, other, routing = shard.n_labels, pairs.first, pairs.other, Routing(comm, pairs.owner_ranks(pairs.other))
+    n_labels, first, other, routing = shard.n_labels, pairs.first, pairs.other, mpi.Routing(comm, pairs.owner_ranks(pairs.other))
     usable = ~(np.isin(first, unlabelled) | np.isin(other, unlabelled))
     sent = [routing.send(values) for values in (first, other, pairs.similarity, usable.astype(np.uint8))]
     with mpi.agreed(comm, "selecting pairs"):
@@ -321,10 +320,8 @@ class Duplicates(ReportedResult):
         lines.append(f"pairs with similarity of at least {d.similarity:g}: {d.n_pairs:,}{histogram}")
         lines.append(f"rows with the features of an earlier row: {d.n_equal:,}, each paired with the last such row")
         if d.bands.number:
-            lines.append(
-                f"expected recall: {100 * d.bands.recall(d.similarity):.2f} % at similarity {d.similarity:g}, more above it "
-                f"({d.bands.number} bands of {d.bands.size} hashes)"
-            )
+            recall = f"{100 * d.bands.recall(d.similarity):.2f} % at similarity {d.similarity:g}, more above it"
+            lines.append(f"expected recall: {recall} ({d.bands.number} bands of {d.bands.size} hashes)")
         if d.n_pairs:
             lines.append(
                 "note: rows of a pair may be in different splits or folds, which makes results too optimistic; to keep them "

@@ -69,16 +69,14 @@ def _linear_requirements(method: LinearMethod, sizes: Sizes, cluster: Cluster, o
         raise OptionError("ranks_per_group", options.ranks_per_group, f"expected a divisor of the number of ranks, {n_ranks}")
     values = sizes.n_values + sizes.n_rows * bool(options.bias)
     features = min(sizes.n_features, values)
-    shards = options.ranks_per_group or (
-        fewest_shards(n_ranks, (values, sizes.n_rows, features), sizes.n_trained, options, available) if exact else 1
-    )
+    shards = options.ranks_per_group or 1
+    if exact and not options.ranks_per_group:
+        shards = fewest_shards(n_ranks, (values, sizes.n_rows, features), sizes.n_trained, options, available)
     alone = shards == 1 and not exact
     mapped = alone and not (cluster.ranks_per_node == 1 and VALUE_BYTES * sizes.n_values <= available // 2)
     known = (0 if mapped else values, sizes.n_rows, sizes.n_columns)
-    lanes = min(
-        lanes_that_fit(known, shards, options, available, method.memory, method.lanes),
-        max(1, -(-sizes.n_trained * shards // n_ranks)),
-    )
+    labels_per_group = max(1, -(-sizes.n_trained * shards // n_ranks))
+    lanes = min(lanes_that_fit(known, shards, options, available, method.memory, method.lanes), labels_per_group)
     weight_bytes = PRECISIONS[options.precision].itemsize
     arguments = (sizes.n_rows, sizes.n_columns, lanes, shards, weight_bytes)
     state = method.memory(0, *arguments)

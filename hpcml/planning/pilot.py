@@ -126,12 +126,11 @@ def _train_some_labels(
         if "combination" not in risk.about:
             model_bytes = min(model_bytes, needs.model_bytes)  # sparse or dense
         load_seconds = mpi.allreduce_max(comm, loaded - began)
+        no_messages = f"no communication time between the {needs.shards} ranks that share the rows"
         return Measured(
             seconds={"load": load_seconds, "train": shared * (busy + tail), **_time_to_write(comm, model_bytes)},
             sample=sample,
-            assumed=[]
-            if shards == needs.shards
-            else [f"no communication time between the {needs.shards} ranks that share the rows"],
+            assumed=[] if shards == needs.shards else [no_messages],
             model_bytes=model_bytes,
             rank_bytes=_peak_bytes(comm) if (shards, comm.size) == (needs.shards, cluster.n_ranks) else None,
         )

@@ -138,11 +138,9 @@ def plan(session: Session, method: Method, data: Path | None, plan_options: Plan
     else:
         sizes = read_class_sizes(comm, data, options.split) if one_classifier else read_sizes(comm, data, options)
     program = int(mpi.allreduce_max(comm, float(max(OWN_BYTES, process_bytes("VmRSS")))))
-    needs = (
-        Requirements("one classifier of all classes", {})
-        if one_classifier
-        else compute_requirements(method, sizes, cluster, options)
-    )
+    needs = Requirements("one classifier of all classes", {})
+    if not one_classifier:
+        needs = compute_requirements(method, sizes, cluster, options)
     needs = replace(needs, own_bytes={"program": program, **needs.own_bytes})
     pilot = run_pilot(session, method, data, options, needs, cluster) if data is not None and plan_options.pilot else None
     seconds, peak, dense = dict[str, float](), None, needs.model_bytes
@@ -163,10 +161,9 @@ def _check_arguments(
     if one_classifier and (data is None or not plan_options.pilot):
         raise ConfigError(f"{method.name}: planning needs a pilot; give DATA and remove --no-pilot")
     if one_classifier and cluster.n_ranks != comm.size:
-        raise ConfigError(
-            f"{method.name}: planning uses the ranks of this command ({comm.size}), not {cluster.n_ranks}; start it under mpirun "
-            "with the planned number of ranks, without --nodes and --ranks-per-node"
-        )
+        what = f"planning uses the ranks of this command ({comm.size}), not {cluster.n_ranks}"
+        advice = "start it under mpirun with the planned number of ranks, without --nodes and --ranks-per-node"
+        raise ConfigError(f"{method.name}: {what}; {advice}")
     for name, value in {**numbers, "values_per_row": plan_options.values_per_row}.items():
         if data is not None and value is not None:
             raise OptionError(name, value, "has no effect on DATA; remove it")

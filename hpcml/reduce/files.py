@@ -14,18 +14,8 @@ from hpcml.data.dataset import NAMES_OF, UNKNOWN, UNLABELLED, DataFile, checked_
 from hpcml.data.labels import read_label_sets
 from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, DataError
+from hpcml.files import hdf5
 from hpcml.files.atomic import temporary_path
-from hpcml.files.hdf5 import (
-    NAME_CHUNK,
-    create_strings,
-    describe_matrix,
-    map_dataset,
-    matrix_slabs,
-    open_stamped,
-    readable,
-    vocabulary_digest,
-    write_strings,
-)
 from hpcml.files.slabs import Slab, new_file, open_for_update, require_group
 from hpcml.files.untrusted import attributes, read_strings
 from hpcml.model.linear import Model
@@ -51,13 +41,13 @@ class SeenFeatures:
     def read(cls, path: Path) -> Self:
         path = model_file(path)
         model = Model(path)
-        with open_stamped(path, "model", "hpcml train") as file, readable(path, "hpcml train", "model"):
+        with hdf5.open_stamped(path, "model", "hpcml train") as file, hdf5.readable(path, "hpcml train", "model"):
             if model.sparse or POSITIVE not in file or NEGATIVE not in file:
                 raise ConfigError(
                     f"{path}: a model of the method {model.attrs.get('method', '?')} without the weights u and v of its state; "
                     "extremal selection needs a model of bw or mbw (trained without --final, and not pruned)"
                 )
-            features, u, v = (map_dataset(path, file[name]) for name in (FEATURES, POSITIVE, NEGATIVE))
+            features, u, v = (hdf5.map_dataset(path, file[name]) for name in (FEATURES, POSITIVE, NEGATIVE))
         shape, is_valid = (model.n_labels, features.size + 1), features.ndim == 1 and features.dtype.kind == "i"
         is_valid = is_valid and u.shape == v.shape == shape and u.dtype.kind == v.dtype.kind == "f"
         if is_valid and features.size:
@@ -94,8 +84,8 @@ def _write(weights: SeenFeatures, features: np.ndarray, temporary: Path, output:
     columns[features], factors[features] = new, model.factors[features]
     tables = {"columns": columns, "factors": factors, FEATURES: features}
     parts: list[h5py.Group | h5py.Dataset] = []
-    with open_stamped(path, "model", "hpcml train") as source, open_for_update(temporary, new=True, target=output) as file:
-        with readable(path, "hpcml train", "model"):
+    with hdf5.open_stamped(path, "model", "hpcml train") as source, open_for_update(temporary, new=True, target=output) as file:
+        with hdf5.readable(path, "hpcml train", "model"):
             source.visititems(lambda _, part: parts.append(part))
         file.attrs.update(attributes(source))
         for part in parts:
@@ -105,13 +95,13 @@ def _write(weights: SeenFeatures, features: np.ndarray, temporary: Path, output:
             elif part.chunks is not None:  # compressed
                 file.create_dataset(name, data=part[()], compression=part.compression, shuffle=part.shuffle)
             elif h5py.check_string_dtype(part.dtype) is not None:
-                write_strings(file, name, read_strings(part))
+                hdf5.write_strings(file, name, read_strings(part))
             elif name in tables or part.ndim == 0:
                 file.create_dataset(name, data=tables[name].astype(part.dtype) if name in tables else part[()])
             else:
                 is_state = name.startswith("state/") and name not in PER_LABEL and part.ndim == 2 and part.shape[1] == width
                 kept = W_columns if name == "W" else in_state if is_state else None  # columns; None: all
-                values = map_dataset(path, part)
+                values = hdf5.map_dataset(path, part)
                 data = file.create_dataset(name, values.shape if kept is None else (len(values), kept.size), values.dtype)
                 step = max(1, COPIED // max(1, values[:1].size))
                 for first in range(0, len(values), step):
@@ -151,10 +141,10 @@ def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, outp
     entries = [indices.size for _, indices in sets.values()]
     (first_value, *first_entries), (nnz, *n_entries) = mpi.exclusive_sum(comm, [sizes.sum(), *entries])
     with new_file(comm, output, force, [dataset.path]) as out:
-        slabs = matrix_slabs("X", dataset.n_rows, int(nnz), features.size, None if ones else "<f4")
+        slabs = hdf5.matrix_slabs("X", dataset.n_rows, int(nnz), features.size, None if ones else "<f4")
         n_of = {name: int(n) for name, n in zip(sets, n_entries, strict=True)}
         for name, n in n_of.items():
-            slabs |= matrix_slabs(name, dataset.n_rows, n, dataset.matrices[name], None)
+            slabs |= hdf5.matrix_slabs(name, dataset.n_rows, n, dataset.matrices[name], None)
         slabs |= {f"splits/{name}": Slab(dataset.file[f"splits/{name}"].shape, "<i8") for name in dataset.split_names()}
         others = [*(f"rows/{name}" for name in dataset.row_numbers()), *([UNLABELLED] if dataset.n_unlabelled else [])]
         others += ["row_keys", *(["row_groups"] if dataset.has_groups else [])]
@@ -188,25 +178,25 @@ def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int
         file.attrs[name] = value
     # features without names are identified by their numbers, so a model of other features does not fit
     numbers = hashlib.sha256(dataset.vocabulary.encode() + features.astype("<i8").tobytes()).hexdigest()
-    file.attrs["vocabulary"] = f"chosen:{numbers}" if names is None else vocabulary_digest(names, features.size)
-    describe_matrix(file, "X", dataset.n_rows, features.size, nnz, ones)
+    file.attrs["vocabulary"] = f"chosen:{numbers}" if names is None else hdf5.vocabulary_digest(names, features.size)
+    hdf5.describe_matrix(file, "X", dataset.n_rows, features.size, nnz, ones)
     for name, n in n_of.items():
-        describe_matrix(file, name, dataset.n_rows, dataset.matrices[name], n, ones=True)
+        hdf5.describe_matrix(file, name, dataset.n_rows, dataset.matrices[name], n, ones=True)
     if names is not None:
-        write_strings(file, "feature_names", names)
+        hdf5.write_strings(file, "feature_names", names)
     string_sizes = dict.fromkeys(("label_names", "label_titles"), dataset.n_labels) | {NAMES_OF[UNKNOWN]: dataset.n_unknown}
     for name, size in (string_sizes | {"row_ids": dataset.n_rows}).items():
         if name in dataset.file:
-            target = create_strings(file, name, size)
-            for begin in range(0, size, NAME_CHUNK):
-                names_of_chunk = dataset.strings(name, begin, min(begin + NAME_CHUNK, size))
+            target = hdf5.create_strings(file, name, size)
+            for begin in range(0, size, hdf5.NAME_CHUNK):
+                names_of_chunk = dataset.strings(name, begin, min(begin + hdf5.NAME_CHUNK, size))
                 target[begin : begin + len(names_of_chunk)] = np.array(names_of_chunk, dtype=object)
     if can_convert_text(dataset):
-        with readable(dataset.path, "hpcml convert", "dataset (text)"):
+        with hdf5.readable(dataset.path, "hpcml convert", "dataset (text)"):
             group = require_group(file, "text")
             for name, value in attributes(dataset.file["text"]).items():
                 group.attrs[name] = value
-        write_strings(file, "text/stop_words", dataset.strings("text/stop_words") or [])
+        hdf5.write_strings(file, "text/stop_words", dataset.strings("text/stop_words") or [])
 
 
 def can_convert_text(dataset: DataFile) -> bool:

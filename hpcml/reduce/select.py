@@ -231,9 +231,8 @@ def _features_like(dataset: DataFile, like: Path) -> np.ndarray:
         numbers, names = _read_list(like)
         if not any(names) or "feature_names" not in dataset.file:
             if numbers.max() >= dataset.n_features:
-                raise DataError(
-                    f"--like {like}: feature {numbers.max()}, but {dataset.path} has only {dataset.n_features} features"
-                )
+                known = f"{dataset.path} has only {dataset.n_features} features"
+                raise DataError(f"--like {like}: feature {numbers.max()}, but {known}")
             return numbers
     else:
         with DataFile(like) as reduced:

@@ -113,9 +113,8 @@ def learning(axes: "Axes", lines: Sequence[tuple[str, Sequence[LearningPoint]]])
         axes.fill_between(x, low, high, color=COLORS[number], alpha=0.15, linewidth=0)
         axes.plot(x, [p.mean for p in points], marker="o", markersize=4, label=f"mean {name}", **_line(number, 2.0))
         for each in points if number == 0 else ():
-            axes.annotate(
-                _short(each.n_labels), (each.n_positive, each.mean), (0, 7), textcoords="offset points", ha="center", fontsize=9
-            )
+            point = (each.n_positive, each.mean)
+            axes.annotate(_short(each.n_labels), point, (0, 7), textcoords="offset points", ha="center", fontsize=9)
     axes.set(xscale="log", ylim=(0, 1.02), xlabel="positive rows of the label in training", ylabel="measure")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_formatter("")

@@ -177,9 +177,8 @@ def figures(report: RunReport, index: int) -> list[dict[str, Any]]:
         text = "Share of labels whose measure is at least the value on the axis."
         add("spread", "Distribution over labels", text, draw.spread, [line for line in spread if line[1].size])
     if report.bins:
-        text = (
-            "Share of true pairs by predicted probability. Below the diagonal probabilities are too high. The numbers count pairs."
-        )
+        text = "Share of true pairs by predicted probability. Below the diagonal probabilities are too high."
+        text += " The numbers count pairs."
         add("reliability", "Reliability of probabilities", text, draw.reliability, report.bins)
     return drawn
 

@@ -68,13 +68,12 @@ class Suggester:
                 labels, scores = (each[: question.limit] for each in next(above if question.only_given else best))
                 values = probabilities(scores[None], *self.sigmoids, labels[None])[0]
                 columns = zip(*(each.tolist() for each in (labels, scores, values, scores > thresholds[labels])), strict=True)
-                out.append(
-                    [
-                        Suggestion(label, probability, is_given, self._find_words(scorer, row, label, score, question.n_words))
-                        for label, score, probability, is_given in columns
-                        if probability >= question.min_probability
-                    ]
-                )
+                suggestions = [
+                    Suggestion(label, probability, is_given, self._find_words(scorer, row, label, score, question.n_words))
+                    for label, score, probability, is_given in columns
+                    if probability >= question.min_probability
+                ]
+                out.append(suggestions)
         return out
 
     def _find_words(self, scorer: Scorer | ClassifierScorer, row: int, label: int, score: float, n: int) -> list[tuple[str, float]]:

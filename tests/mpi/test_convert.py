@@ -10,10 +10,10 @@ from support.converted import convert_on, converted_alike
 
 from hpcml.conversion import convert as convert_module
 from hpcml.conversion import docstrings
-from hpcml.conversion import merging as merging_module
 from hpcml.conversion import text as text_module
+from hpcml.conversion import vocabulary as terms_module
 from hpcml.conversion.split import split
-from hpcml.data.info import format_info, info
+from hpcml.data.info import info
 from hpcml.data.row_keys import flag_repeats
 from hpcml.files import lines as lines_module
 from hpcml.log import Log
@@ -91,24 +91,24 @@ def both(comm, source, inputs, folder, **options):
 
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_same_bytes_on_any_number_of_ranks(comm, mpi_tmp_path, case, monkeypatch):
-    monkeypatch.setattr(convert_module, "NAME_CHUNK", 7)
+    monkeypatch.setattr(convert_module.hdf5, "NAME_CHUNK", 7)
     monkeypatch.setattr(text_module, "BLOCK_TOKENS", 50)
-    monkeypatch.setattr(text_module, "RUN_WORDS", 40)
+    monkeypatch.setattr(terms_module, "RUN_WORDS", 40)
     for name, size in {"RANGE_WORDS": 16, "CHUNK_WORDS": 3, "SAMPLE": 2, "RUN_KEYS": 20, "RANGE_KEYS": 16}.items():
-        monkeypatch.setattr(merging_module, name, size)
+        monkeypatch.setattr(terms_module, name, size)
     source, text, options = CASES[case]
     report, path = both(comm, source, [write(comm, mpi_tmp_path / "in", text)], mpi_tmp_path, **options)
     found = info(comm, path, [1, 2, 50])
-    assert (found.dataset.n_rows, found.dataset.n_features, found.dataset.n_labels) == (report.rows, report.features, report.labels)
+    assert f"{report.rows:,} row" in found and f"× {report.features:,} feature" in found and f"× {report.labels:,} label" in found
     if comm.rank == 0:
-        assert format_info(found) == format_info(info(self_comm(), path, [1, 2, 50]))
+        assert found == info(self_comm(), path, [1, 2, 50])
 
 
 def test_synthetic_corpus_does_not_depend_on_the_ranks(comm, mpi_tmp_path):
     options = {"rows": 101, "features": ("900",), "labels": ("12",), "test_share": 0.3, "seed": 4}
     report, path = both(comm, "synthetic", [Path("text")], mpi_tmp_path, **options)
-    data = info(comm, path, [1]).dataset
-    assert (data.n_rows, data.n_features, data.n_labels) == (report.rows, 900, 12) == (101, 900, 12)
+    assert (report.rows, report.features, report.labels) == (101, 900, 12)
+    assert f"{path}: 101 rows × 900 features × 12 labels, " in info(comm, path, [1])
 
 
 @pytest.mark.parametrize("kind", ["svmlight", "pairs"])

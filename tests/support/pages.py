@@ -8,8 +8,7 @@ from hpcml.evaluation.curves import Bin, Curve
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.rows import FrequentLabels
 from hpcml.evaluation.wrong import KINDS, WrongRow
-from hpcml.reporting.facts import Facts
-from hpcml.reporting.gather import LISTED, RunReport, most_frequent
+from hpcml.reporting.gather import LISTED, Facts, RunReport, most_frequent
 
 
 def evaluation(names, seed=0, n_rows=5000):

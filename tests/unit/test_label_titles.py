@@ -11,7 +11,7 @@ from hpcml import mpi
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.data.dataset import DataFile
-from hpcml.data.info import format_info, info
+from hpcml.data.info import info
 from hpcml.errors import ConfigError
 from hpcml.evaluation import evaluate
 from hpcml.evaluation.explain import explain
@@ -93,7 +93,7 @@ def test_reports_contain_titles(data, run, tmp_path):
     with (tmp_path / "e.csv").open(newline="") as file:
         assert [(line["label"], line["title"]) for line in csv.DictReader(file)] == [*zip("abc", TITLES[:3], strict=True)]
     assert [line["title"] for line in json.loads((tmp_path / "e.json").read_text())["labels"]] == TITLES[:3]
-    assert "d Plums " in format_info(info(SELF, data, []))
+    assert "d Plums " in info(SELF, data, [])
 
 
 def test_convert_reads_titles_from_descriptors_or_like(tmp_path):

@@ -8,8 +8,7 @@ import pytest
 
 import hpcml
 from hpcml.cli import app as cli
-from hpcml.cli.app import NAMES
-from hpcml.cli.families import COMMANDS
+from hpcml.cli.app import COMMANDS, NAMES
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.sources import SOURCES
 from hpcml.errors import ConfigError

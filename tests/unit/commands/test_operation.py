@@ -16,7 +16,7 @@ from cyclopts import App
 import hpcml
 from hpcml import mpi
 from hpcml.cli import app as cli
-from hpcml.cli.families import ABOUT
+from hpcml.cli.app import ABOUT
 from hpcml.commands.operation import OUTPUT, Operation, PathLike, Strings, make_command, make_function
 from hpcml.errors import ConfigError, OptionError
 from hpcml.options import Between, Flag, NotWith, Only, Range, Several, check_rules

@@ -15,12 +15,12 @@ from support.edits import attributes, edit
 from support.oracles_text import slow_rows
 
 from hpcml import mpi
-from hpcml.conversion import merging as merging_module
 from hpcml.conversion import text as text_module
+from hpcml.conversion import vocabulary as terms_module
 from hpcml.conversion.text import FewTexts
 from hpcml.conversion.vocabulary import PLAIN, Field, TextSettings, as_texts, parse_fields
 from hpcml.data.dataset import DataFile
-from hpcml.data.info import format_info, info
+from hpcml.data.info import info
 from hpcml.data.shard import read_slab
 from hpcml.errors import DataError
 from hpcml.model.raw_input import RawInput
@@ -51,9 +51,9 @@ def features(file):
 @pytest.mark.parametrize("block_tokens", [1, 12])
 def test_rows_are_as_defined(tmp_path, monkeypatch, pairs, binary, min_df, stop_words, block_tokens):
     monkeypatch.setattr(text_module, "BLOCK_TOKENS", block_tokens)
-    monkeypatch.setattr(text_module, "RUN_WORDS", block_tokens)  # every block is a run, or some, or one is
+    monkeypatch.setattr(terms_module, "RUN_WORDS", block_tokens)  # every block is a run, or some, or one is
     for name in ("RANGE_WORDS", "CHUNK_WORDS", "SAMPLE", "RUN_KEYS", "RANGE_KEYS"):
-        monkeypatch.setattr(merging_module, name, block_tokens)
+        monkeypatch.setattr(terms_module, name, block_tokens)
     (tmp_path / "stop").write_text("\n".join(stop_words))
     report, file = make(tmp_path, DOCUMENTS, pairs=pairs, binary=binary, min_df=min_df, stop_words=tmp_path / "stop")
     names, rows = slow_rows(DOCUMENTS, PLAIN, pairs, stop_words, min_df, binary)
@@ -255,7 +255,7 @@ def test_new_documents_have_the_same_fields(tmp_path, pairs):
     with DataFile(few) as dataset:
         names = dataset.strings("feature_names")
         assert [names[j] for j in dataset.map("X/indices")] == ["york T", "Disasters J"]
-    assert "fields title=T,text=A,journal=J,keys=keys" in format_info(info(SELF, path, [1]))
+    assert "fields title=T,text=A,journal=J,keys=keys" in info(SELF, path, [1])
 
 
 def test_fields_are_parsed():

@@ -1,3 +1,5 @@
+import re
+
 import h5py
 import numpy as np
 import pytest
@@ -24,17 +26,17 @@ def path(tmp_path):
 def test_counts_rows_labels_and_shards(path):
     X, Y = random_data(2, N_ROWS, 9, 5)
     found = info(mpi.self_comm(), path, [1, 3, 100])
-    data = found.dataset
-    assert (data.n_rows, data.n_features, data.n_labels, data.nnz) == (N_ROWS, 9, 5, X.nnz)
-    assert f"{X.nnz:,} ({X.nnz / (N_ROWS * 9):.3%} of X;" in module.format_info(found)
+    assert f"{path}: {N_ROWS} rows × 9 features × 5 labels, " in found
+    assert f"{X.nnz:,} ({X.nnz / (N_ROWS * 9):.3%} of X;" in found
     counts = (Y.toarray() != 0).astype(int)
-    for name, rows in (("all", slice(None)), ("train", slice(0, None, 2)), ("test", slice(1, None, 4))):
-        assert found.counts[name].tolist() == counts[rows].sum(axis=0).tolist()
-    assert found.splits == {"test": 15, "train": 30}
-    one, three, many = found.shards
-    assert (one.split, one.rows, one.nnz) == ("train", (30, 30), (X[::2].nnz, X[::2].nnz))
-    assert three.rows[0] <= 10 <= three.rows[1]
-    assert many.rows[0] == 0 < many.rows[1]
+    by_label = {words[0]: list(map(int, words[1:])) for words in map(str.split, found.splitlines()[-5:])}
+    for column, rows in enumerate((slice(None), slice(1, None, 4), slice(0, None, 2))):  # all, test, train
+        assert [by_label[name][column] for name in "abcde"] == counts[rows].sum(axis=0).tolist()
+    assert "  splits    test 15, train 30\n" in found
+    assert f"  on 1 rank: the shard of train has 30 rows, {X[::2].nnz} values, " in found
+    three, many = (re.search(rf"on {n} ranks: a shard of train has (\d+)(?: to (\d+))? rows, ", found) for n in (3, 100))
+    assert int(three[1]) <= 10 <= int(three[2] or three[1])
+    assert int(many[1]) == 0 < int(many[2])
 
 
 def disorder(which, places):

@@ -12,7 +12,7 @@ from support.training import asked, train
 
 from hpcml import mpi
 from hpcml.cli import app as cli
-from hpcml.cli.families import explain_foreign_option
+from hpcml.cli.app import explain_foreign_option
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.sources import check_options
 from hpcml.errors import ConfigError

@@ -13,8 +13,7 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.model.linear import Model
-from hpcml.reporting.facts import find_data, read_facts
-from hpcml.reporting.gather import gather, invert_sigmoids
+from hpcml.reporting.gather import find_data, gather, invert_sigmoids, read_facts
 from hpcml.reporting.statistics import common_labels, compare_measures, learning_curve, list_measures, list_row_measures
 
 NAMES = [f"label {k}" for k in range(300)]
