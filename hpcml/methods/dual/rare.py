@@ -50,7 +50,7 @@ from hpcml.run.stop import Stop
 # 8 to 63 rows: 3.1, 2.0; 7.6 million (generated), 8 to 31 rows: 8.3, 7.8, 32 to 63 rows: 14, 19.
 VALUES_PER_POSITIVE, RARE_ROWS = 1 << 20, 32
 # Rows that a turn adds, plus EACH per positive row; at least as many as there are support vectors. EACH of 16: 5.7 turns per label
-# of generated rows instead of 4.0, and 1.3 times as long; of 96: 3.4 turns, same time.
+# of generated rows instead of 4.0, and 1.2 times as long; of 96: 3.4 turns, same time.
 MORE, EACH = 128, 64
 # Maximum passes over the working set in the first two turns; doubled in each further turn, up to MOST_PASSES.
 PASSES, MOST_PASSES = 8, 4096
