@@ -141,6 +141,7 @@ class DualPanel:
             raise NonFiniteError(f"a row has norm {norm:.3g}, which overflows {options.precision} precision; scale the data")
         kernels.norms(rows.indptr, rows.data, rows.weights if rows.weights is not None else np.zeros(0), self.norms)
         self.rows = RowChunks(rows, risk.chunk_values or CHUNK_VALUES, risk.kept_values if risk.chunk_values else None)
+        self._costs: dict[tuple[float, float], np.ndarray] = {}  # most labels have the same
         self._selected = np.empty(rows.n_local, np.int32)
         self.order_bytes = 0 if risk.chunk_values else ORDER_BYTES
         self.orders: dict[tuple[int, int], np.ndarray] = {}
@@ -161,12 +162,15 @@ class DualPanel:
                 weight = (rows.total_weight - positive) / positive if option == BALANCED else parse_weight(option)
                 weight *= 1.0 if risk.positive_weights is None else float(risk.positive_weights[label])
         base = float(risk.negative_weight / ((risk.lam if lam is None else lam) * rows.total_weight))
+        if (base, weight) in self._costs:
+            return self._costs[base, weight]
         costs = np.array([base * weight, base])
         if not (1 / limit <= costs.min() and costs.max() * self.largest <= limit):
             raise NonFiniteError(
                 f"the cost of a row, weight / (λ m), is {costs.min():.3g} or {costs.max():.3g}, which {self.options.precision} "
                 "precision cannot represent; scale the data, or choose another λ or weight of positive rows"
             )
+        self._costs[base, weight] = costs
         return costs
 
     def rules(self, costs: np.ndarray, ignored: Sequence[float]) -> np.ndarray:
