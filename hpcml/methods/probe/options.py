@@ -11,7 +11,6 @@ from hpcml.methods.linear.options import InterceptOptions, ScaleOptions
 from hpcml.options import Count, Seed
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class ProbeOptions(InterceptOptions):
     """Options of `hpcml train probe`."""
@@ -44,7 +43,6 @@ class ProbeOptions(InterceptOptions):
             raise OptionError("epsilon", self.epsilon, "expected a number between 0 and 2/3")
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class PegasosOptions(ScaleOptions):
     """Options of `hpcml train pegasos`, which always fits an intercept and has no stopping rule."""
