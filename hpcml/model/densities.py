@@ -44,7 +44,7 @@ class JointBayes:
             raise ValueError(f"X has {X.shape[1]} features, but expected {self.n_features_in_}")
         if not np.isfinite(X.data if sp.issparse(X) else X).all():
             raise ValueError("X: a value is not a finite number")
-        return X
+        return canonical(X) if sp.issparse(X) else X
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
         """Return rows with positive weight, their class numbers and weights (scaled to a mean of at least 1), and class totals."""

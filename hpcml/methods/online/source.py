@@ -78,9 +78,7 @@ class DatasetSource(RowStream):
         labels = zlib.crc32(dataset.map("Y/indices").data) if dataset.n_rows else 0
         self.sizes = (*dataset.sizes, self.n_rows, labels)
         self.labels, self.names = choose_labels(comm, dataset, options, n_positive)
-        with mpi.agreed(comm, f"reading {dataset.path}"):
-            if comm.rank == 0:  # rank 0 writes the model
-                self.titles = dataset.label_titles(self.labels)
+        self.titles = mpi.run_on_root(comm, f"reading {dataset.path}", lambda: dataset.label_titles(self.labels))
         self.order = np.argsort(rng.bits(options.seed, "shuffle", self.rows), kind="stable") if options.shuffle else None
 
     def pieces(self, begin: int) -> Iterator[Piece]:
