@@ -38,15 +38,14 @@ GATHERED = 8  # labels whose weights are gathered as for a model
 class Pass(Job):
     doing, title, unit = "learning", "rows", "row"
 
-    def __init__(
-        self, comm: mpi.Comm, source: RowStream, folder: RunFolder, state: LearnerState, local: np.ndarray, options: OnlineOptions
-    ) -> None:
+    def __init__(self, source: RowStream, folder: RunFolder, state: LearnerState, local: np.ndarray) -> None:
         """`local` are the positions in `source.names` of the labels of `state`."""
-        self.comm, self.source, self.folder, self.state, self.local, self.options = comm, source, folder, state, local, options
+        self.source, self.folder, self.state, self.local = source, folder, state, local
+        self.comm, self.options = folder.comm, state.options
         self.start = state.n_rows  # rows of the initial model
         self.total = None if source.n_rows is None else source.n_rows + self.start
         self.order = RowOrder(state.lane_of, state.n_lanes)
-        self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
+        self.checkpoints = Checkpoints(folder.comm, folder.checkpoints, folder.log)
         names = "\n".join([source.fingerprint, source.vocabulary or "", *source.names])
         self.origin = np.array([zlib.crc32(names.encode("utf-8", "surrogatepass"))])
         self.history = np.full((state.n_lanes, HISTORY_POINTS, 5), -1, dtype=np.int64)  # number of rows, and the counters

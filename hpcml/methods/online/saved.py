@@ -44,16 +44,10 @@ def state_slabs(state: LearnerState, n_labels: int, n_features: int) -> dict[str
 
 
 def write_model(
-    comm: mpi.Comm,
-    folder: RunFolder,
-    method: str,
-    source: RowStream,
-    state: LearnerState,
-    local: np.ndarray,
-    more: dict[str, float],
+    folder: RunFolder, method: str, source: RowStream, state: LearnerState, local: np.ndarray, more: dict[str, float]
 ) -> None:
-    """Write the model with the attributes `more`. Raises NonFiniteError, DataError. Collective over `comm`."""
-    numbers, rows = state.model_features()
+    """Write the model with the attributes `more`. Raises NonFiniteError, DataError. Collective over the ranks of `folder`."""
+    comm, (numbers, rows) = folder.comm, state.model_features()
     rows = np.append(0, rows)  # the bias is row 0
     n_labels, width, is_sparse = len(source.names), max(1, numbers.size), False
     n_weights = np.zeros(n_labels, np.int64)
