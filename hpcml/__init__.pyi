@@ -1395,7 +1395,7 @@ def train(
     resume: bool = False,
     base: str | Iterable[str] = ("kernel-nb",),
     grid: str = "3x3",
-    neighbourhood: str = "C9",
+    neighbourhood: Literal["L5", "L9", "C9", "C13"] = "C9",
     replace: float = 0.2,
     cycles: int = 20,
     validation_share: float = 0.1,

@@ -16,6 +16,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.check import bits
+from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.files.atomic import sync
@@ -217,8 +218,6 @@ def _can_lock(file: BinaryIO) -> bool:
 
 def check_training(comm: mpi.Comm, folder: Path, findings: Findings) -> None:
     """Compare a small run on all ranks, interrupted and resumed, with one on rank 0 alone. Collective over `comm`."""
-    from hpcml.conversion.convert import convert
-
     quiet = Log(1)
     begin = time.perf_counter()
     try:

@@ -70,12 +70,13 @@ class LabelScores(ClassifierMixin):
         Returns
         -------
         ndarray, sparse matrix or list
-            In the form of the y passed to `fit`: the class with the highest score, or the labels with positive scores.
+            In the form of the y passed to `fit`: the class with the highest score, or the labels with positive scores. Of two
+            classes, the last one for scores above `threshold_`, or above 0 if there is no such attribute.
         """
         scores = self._scores(X)
         if self._kind == CLASSES:
-            last = len(self.classes_) - 1
-            return self.classes_[scores.argmax(axis=1) if last > 1 else np.where(scores[:, 0] > 0, last, 0)]
+            last, threshold = len(self.classes_) - 1, getattr(self, "threshold_", 0.0)
+            return self.classes_[scores.argmax(axis=1) if last > 1 else np.where(scores[:, 0] > threshold, last, 0)]
         if self._kind == NAMES:
             return [self.classes_[row > 0].tolist() for row in scores]
         labels = (scores > 0).astype(np.int64)

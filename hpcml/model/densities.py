@@ -44,7 +44,7 @@ class JointBayes:
             raise ValueError(f"X has {X.shape[1]} features, but expected {self.n_features_in_}")
         if not np.isfinite(X.data if sp.issparse(X) else X).all():
             raise ValueError("X: a value is not a finite number")
-        return X
+        return canonical(X) if sp.issparse(X) else X
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
         """Return rows with positive weight, their class numbers and weights (scaled to a mean of at least 1), and class totals."""
@@ -332,23 +332,7 @@ class KernelDensities(JointBayes):
         density.weigh_values(indptr, rows, data, *row_classes, zero_masses, self.value_start_, self.value_, self.value_mass_)
         self.table_start_, self.table_ = np.zeros(1, np.int64), np.empty((0, density.ORDER))
         density.log_values(self._densities()[-1], self.value_log_)
-        self._fit_tables(indptr, rows, data, row_classes, zero_masses, ranges, many)
-        self.zero_log_ = np.zeros((n_features, n_classes))
-        density.log_zeros(self._densities()[-1], self.zero_log_)
-        return self
-
-    def _fit_tables(
-        self,
-        indptr: np.ndarray,
-        rows: np.ndarray,
-        data: np.ndarray,
-        row_classes: tuple[np.ndarray, np.ndarray],
-        zero_masses: np.ndarray,
-        ranges: np.ndarray,
-        many: np.ndarray,
-    ) -> None:
-        """Tabulate the densities of the features flagged in `many`, from CSC arrays."""
-        n_classes = self.classes_.size
+        # Tabulate the densities of features with many values.
         sources = np.zeros(ranges.shape, np.int64)  # number of cells with values
         sources[many] = (ranges[many] * (density.PER_BANDWIDTH / self.bandwidth_[many])).astype(np.int64) + 1
         cells = np.zeros_like(sources)
@@ -369,6 +353,9 @@ class KernelDensities(JointBayes):
                 density.tabulate_derivatives(ratio, derivatives)
                 first, last = self.table_start_[j * n_classes + c : j * n_classes + c + 2]
                 density.tabulate(moments[starts[c] : starts[c + 1]], derivatives, self.table_[first:last])
+        self.zero_log_ = np.zeros((n_features, n_classes))
+        density.log_zeros(self._densities()[-1], self.zero_log_)
+        return self
 
     def _densities(self) -> tuple[Callable[..., None], Callable[..., None], Any]:
         densities = density.Density(

@@ -13,7 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.data.in_memory import canonical
 from hpcml.errors import DataError, OptionError
 from hpcml.kernels.density import reach
 from hpcml.model.densities import FLOOR, GaussianDensities, JointBayes, KernelDensities
@@ -108,10 +107,6 @@ class _OnGpu(JointBayes):
                 device.launch(device.gaps, joint.shape[0], joint, gaps)
                 gaps.copy_to_host(out[block])
         return out
-
-    def _rows(self, X: Any) -> Any:
-        X = super()._rows(X)
-        return canonical(X) if sp.issparse(X) else X
 
 
 class KernelDensitiesOnGpu(_OnGpu, KernelDensities):

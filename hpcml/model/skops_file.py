@@ -8,8 +8,6 @@ predict with NumPy, which checks shapes. Support vector machines (LIBSVM) and gr
 `canonical` removes dates and addresses from a dump, so its bytes depend on the classifier only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import io
@@ -20,14 +18,11 @@ import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hpcml.errors import ConfigError, DataError
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer, WriteableBuffer
 
 # Equal arrays are stored once, so the arrays of a dump may need this many times its size in memory.
 MAX_SHARED = 20
@@ -141,14 +136,14 @@ class _LazyBytes(io.RawIOBase):
         self._position = max(0, offset + (0, self._position, len(self._content))[whence])
         return self._position
 
-    def readinto(self, buffer: WriteableBuffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         block = self._content[self._position : self._position + len(memoryview(buffer))]
         memoryview(buffer)[: len(block)] = block
         self._position += len(block)
         return len(block)
 
 
-def load(dump: ReadableBuffer, n_features: int) -> Any:
+def load(dump: bytes | memoryview, n_features: int) -> Any:
     """Read the classifier of a dump. Raises DataError if a class is not allowed, and errors of zipfile, json, NumPy and skops."""
     check_dump(dump, n_features)
     content = bytes(dump)
@@ -160,7 +155,7 @@ def load(dump: ReadableBuffer, n_features: int) -> Any:
     return classifier
 
 
-def check_dump(dump: ReadableBuffer, n_features: int) -> None:
+def check_dump(dump: bytes | memoryview, n_features: int) -> None:
     """Raise DataError or ValueError unless a dump is safe to read. Only trees and the headers of other arrays are read."""
     content = memoryview(dump)
     with zipfile.ZipFile(_LazyBytes(content)) as archive:

@@ -59,8 +59,7 @@ class Trained:
                     keys = map_dataset(self.path, stored)
                     if stored.dtype.str != "<u8" or stored.ndim != 1 or (keys[1:] <= keys[:-1]).any():
                         raise ValueError("invalid training keys")
-                    complete = bool(stored.attrs["complete"])
-                    self.training_keys = TrainingKeys(keys, int(keys[-1]) if keys.size else 0, complete)
+                    self.training_keys = TrainingKeys(keys, bool(stored.attrs["complete"]) or not keys.size)
             except DAMAGE as error:
                 if is_system_error(error):
                     raise file_error(path, "read", error) from None
@@ -98,10 +97,9 @@ class Trained:
 
     @property
     def _has_log_odds(self) -> bool:
-        is_unweighted = str(self.attrs.get("positive_weight", "1")) == "1" and np.all(
-            self.labels.get("positive_weight", 1.0) == 1.0
-        )
-        return self.attrs.get("loss") == LOG_ODDS and bool(is_unweighted)
+        weights = self.labels.get("positive_weight", np.ones(1))
+        is_unweighted = str(self.attrs.get("positive_weight", "1")) == "1" and bool((weights == 1.0).all())
+        return self.attrs.get("loss") == LOG_ODDS and is_unweighted
 
     @property
     def probability_source(self) -> str:

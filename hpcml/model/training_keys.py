@@ -17,15 +17,14 @@ PIECE = 1 << 20  # rows read at a time
 
 
 class TrainingKeys(NamedTuple):
-    """Ascending keys (uint64) of training rows; only those up to `bound` unless `complete`."""
+    """Ascending keys (uint64) of training rows; only the smallest of them unless `complete`."""
 
     keys: np.ndarray
-    bound: int
     complete: bool
 
     def count(self, keys: np.ndarray) -> int:
         """Return how many rows with these keys are training rows; an estimate unless `complete`."""
-        comparable = keys if self.complete else keys[keys <= np.uint64(self.bound)]
+        comparable = keys if self.complete else keys[keys <= self.keys[-1]]
         indices = np.minimum(np.searchsorted(self.keys, comparable), max(0, self.keys.size - 1))
         n_known = int(np.count_nonzero(self.keys[indices] == comparable)) if self.keys.size else 0
         return n_known if self.complete else round(n_known * keys.size / max(1, comparable.size))
@@ -36,22 +35,16 @@ def merge_training_keys(one: TrainingKeys | None, other: TrainingKeys | None) ->
         return other or one
     keys = np.sort(np.concatenate([one.keys, other.keys]))
     keys = np.concatenate([keys[:1], keys[1:][keys[1:] != keys[:-1]]])  # much faster than np.unique, which hashes
-    bounds = [each.bound for each in (one, other) if not each.complete]
-    keys = keys[keys <= np.uint64(min(bounds))] if bounds else keys
-    complete = not bounds and keys.size <= LIMIT
-    keys = keys[:LIMIT]
-    return TrainingKeys(keys, int(keys[-1]) if keys.size else 0, complete)
+    bounds = [each.keys[-1] for each in (one, other) if not each.complete]
+    keys = keys[keys <= min(bounds)] if bounds else keys
+    return TrainingKeys(keys[:LIMIT], not bounds and keys.size <= LIMIT)
 
 
 def training_keys(dataset: DataFile, split: str) -> TrainingKeys:
-    rows, keys = dataset.labelled(dataset.split(split)), TrainingKeys(np.zeros(0, np.uint64), 0, True)
+    rows, keys = dataset.labelled(dataset.split(split)), TrainingKeys(np.zeros(0, np.uint64), True)
     for begin in range(0, rows.size, PIECE):
-        block = rows[begin : begin + PIECE]
-        first = int(block[0])
-        keys = (
-            merge_training_keys(keys, TrainingKeys(dataset.map("row_keys", first, int(block[-1]) + 1)[block - first], 0, True))
-            or keys
-        )
+        block = TrainingKeys(dataset.map("row_keys")[rows[begin : begin + PIECE]], True)
+        keys = merge_training_keys(keys, block) or keys
     return keys
 
 

@@ -67,7 +67,7 @@ def test_asynchronous_run_ends_with_75_and_resumes(mpirun, standing, data, tmp_p
 REJECTED = {
     ("good", "--grid", "3x"): r"--grid 3x",
     ("good", "--grid", "9x9"): r"--grid 9x9",
-    ("good", "--neighbourhood", "C8"): r"--neighbourhood C8",
+    ("good", "--neighbourhood", "C8"): r"\"C8\" for --neighbourhood",
     ("good", "--base", "tree", "max_dpth=3"): r"max_dpth",
     ("good", "--replace", "2"): r"--replace 2\.0",
     ("good", "--validation-share", "0.001"): r"--validation-share 0\.001",

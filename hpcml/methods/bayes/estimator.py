@@ -39,11 +39,7 @@ class BayesClassifier(LinearClassifier):
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         X = validate_data(self, check_csr(X, "X"), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        if sp.issparse(X):  # `X != 0` would sort X in place
-            X = canonical(X)
-            present = sp.csr_matrix(((X.data != 0).astype(np.float64), X.indices, X.indptr), X.shape)
-        else:
-            present = sp.csr_matrix(X != 0, dtype=np.float64)
+        present = canonical(sp.csr_matrix(X)).astype(np.bool_).astype(np.float64)
         parts = np.stack([present @ coef.T for coef in self.part_coef_])
         combination = self._combination
         if combination is None:

@@ -4,8 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from cyclopts import Parameter
-
 from hpcml.errors import OptionError
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.options import Between, Range, Several
@@ -14,7 +12,6 @@ LOG_19 = 2.9444389791664403
 MAX_PARTS = 1000  # rounds or stages in a model file
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class BernoulliNBOptions(LinearOptions):
     """Options of `hpcml train bernoulli-nb`."""
@@ -39,7 +36,6 @@ class BernoulliNBOptions(LinearOptions):
     """Headings that no label may use as a feature (data with headings as features). A label never uses its own heading."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class BoostedBayesOptions(BernoulliNBOptions):
     """Options of `hpcml train boosted-bayes`."""
@@ -55,7 +51,6 @@ class BoostedBayesOptions(BernoulliNBOptions):
             raise OptionError("trim", self.trim, "expected a share of at least 0 and below 1")
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class StagedOptions(BernoulliNBOptions):
     """The options of both methods with stages."""
@@ -66,7 +61,6 @@ class StagedOptions(BernoulliNBOptions):
     """Score from which a row enters the next stage. Default: log 19, the log-odds of a probability of 95 %."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class StagedBayesOptions(StagedOptions):
     """Options of `hpcml train staged-bayes`."""
@@ -77,7 +71,6 @@ class StagedBayesOptions(StagedOptions):
     """Factor of the scores of the later stages in the sum with the first score."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class StagedSvmOptions(StagedOptions):
     """Options of `hpcml train staged-svm`."""

@@ -17,7 +17,7 @@ trained by sequential minimal optimisation (libsvm in scikit-learn).
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -80,15 +80,7 @@ class BayesRisk(Risk):
         return width
 
 
-class Weights(NamedTuple):
-    """Weights of columns (ascending), and the score of a row without any of them."""
-
-    columns: np.ndarray
-    values: np.ndarray
-    bias: float = 0.0
-
-
-NO_WEIGHTS = Weights(np.zeros(0, np.int64), np.zeros(0))
+NO_WEIGHTS = SparseWeightsOf(np.zeros(0, np.int64), np.zeros(0), 0.0)
 
 
 class BayesSolver(Solver):
@@ -144,7 +136,7 @@ class BayesSolver(Solver):
         finally:
             self._sums[:] = 0.0
 
-    def score_rows(self, weights: Weights, rows: np.ndarray) -> np.ndarray:
+    def score_rows(self, weights: SparseWeightsOf, rows: np.ndarray) -> np.ndarray:
         """Return the sum of the weights of each row, with the bits of `hpcml predict`. Raises Stopped."""
         out = np.empty(rows.size)
         self._sums[weights.columns] = weights.values
@@ -161,20 +153,20 @@ class BayesSolver(Solver):
 
     def weights(
         self, number: int, columns: np.ndarray, positive: np.ndarray, negative: np.ndarray, n_positive: float, n_negative: float
-    ) -> Weights:
+    ) -> SparseWeightsOf:
         """Return a label's weights; `positive` and `negative` are the numbers, or weights, of the rows with each column."""
         w, absent = np.empty((2, columns.size))
         counts = positive.astype(np.float64), negative.astype(np.float64)
         kernels.log_odds(*counts, float(n_positive), float(n_negative), self.risk.smoothing, w, absent)
         used = (np.abs(w) >= self.risk.min_weight) & (w != 0) & ~self.risk.is_hidden(number, columns)
-        return Weights(columns[used], w[used], float(np.add.accumulate(np.append(0.0, absent[used]))[-1]))
+        return SparseWeightsOf(columns[used], w[used], float(np.add.accumulate(np.append(0.0, absent[used]))[-1]))
 
-    def weights_from_counts(self, number: int, columns: np.ndarray, counts: np.ndarray, n_positive: int) -> Weights:
+    def weights_from_counts(self, number: int, columns: np.ndarray, counts: np.ndarray, n_positive: int) -> SparseWeightsOf:
         """Return a label's weights from all rows; `counts` are the numbers of positive rows with each column."""
         others = self.rows.counts[columns] - counts
         return self.weights(number, columns, counts, others, n_positive, self.rows.n_global - n_positive)
 
-    def join_parts(self, parts: Sequence[Weights], numbers: Iterable[float]) -> SparseWeightsOf:
+    def join_parts(self, parts: Sequence[SparseWeightsOf], numbers: Iterable[float]) -> SparseWeightsOf:
         """Return a label's row of the model: the parts one after the other, then the numbers of the rule."""
         combination = self.risk.combination
         width = combination.width
@@ -188,7 +180,7 @@ class BernoulliNBSolver(BayesSolver):
     def train_label(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:
         n = self.rows.n_global
         weights = self.weights_from_counts(number, *self.count(positives), positives.size)
-        bias = elementary.log(positives.size / (n - positives.size)) + weights.bias
+        bias = elementary.log(positives.size / (n - positives.size)) + weights.intercept
         line = (1, n, positives.size, math.nan, weights.values.size, seconds)
         return SparseWeightsOf(weights.columns, weights.values, bias), positives.size, [line]
 
@@ -213,7 +205,7 @@ class BoostedSolver(BayesSolver):
         has, every = np.zeros(n, np.bool_), np.arange(n)
         has[positives] = True
         p, untrimmed = np.full(n, 1.0 / n), np.ones(n, np.bool_)
-        parts: list[Weights] = []
+        parts: list[SparseWeightsOf] = []
         rounds: list[Voter] = []
         history: list[Line] = []
         while len(rounds) < self.options.rounds:
@@ -259,25 +251,27 @@ class StagedSolver(BayesSolver):
     def train_label(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:
         n = self.rows.n_global
         columns, counts = self.count(positives)
-        part = self.weights_from_counts(number, columns, counts, positives.size)._replace(bias=0.0)
+        part = self.weights_from_counts(number, columns, counts, positives.size)._replace(intercept=0.0)
         parts = [part]
         hard = np.setdiff1d(np.arange(n), positives, assume_unique=True)
         history: list[Line] = [(1, n, positives.size, math.nan, part.values.size, seconds)]
         for stage in range(2, self.options.stages + 1):
             if hard.size:
-                hard = hard[self.score_rows(part, hard) + part.bias >= self.options.cut]
+                hard = hard[self.score_rows(part, hard) + part.intercept >= self.options.cut]
             part = self.train_stage(number, positives, columns, counts, hard) if hard.size else NO_WEIGHTS
             parts.append(part)
             history.append((stage, positives.size + hard.size, positives.size, math.nan, part.values.size, seconds))
-        return self.join_parts(parts, [part.bias for part in parts]), n, history
+        return self.join_parts(parts, [part.intercept for part in parts]), n, history
 
-    def train_stage(self, number: int, positives: np.ndarray, columns: np.ndarray, counts: np.ndarray, hard: np.ndarray) -> Weights:
+    def train_stage(
+        self, number: int, positives: np.ndarray, columns: np.ndarray, counts: np.ndarray, hard: np.ndarray
+    ) -> SparseWeightsOf:
         """Return the weights from the positive rows, `counts` of which have each column, and the hard negative rows."""
         hard_columns, hard_counts = self.count(hard)
         self._counts[hard_columns] = hard_counts
         others = self._counts[columns]
         self._counts[hard_columns] = 0
-        return self.weights(number, columns, counts, others, positives.size, hard.size)._replace(bias=0.0)
+        return self.weights(number, columns, counts, others, positives.size, hard.size)._replace(intercept=0.0)
 
 
 class StagedSvmSolver(StagedSolver):
@@ -287,7 +281,9 @@ class StagedSvmSolver(StagedSolver):
         shape = (rows.indptr.size - 1, rows.n_columns)
         self._present = sp.csr_matrix((np.ones(rows.indices.size, np.int8), rows.indices, rows.indptr), shape)
 
-    def train_stage(self, number: int, positives: np.ndarray, columns: np.ndarray, counts: np.ndarray, hard: np.ndarray) -> Weights:
+    def train_stage(
+        self, number: int, positives: np.ndarray, columns: np.ndarray, counts: np.ndarray, hard: np.ndarray
+    ) -> SparseWeightsOf:
         from sklearn.svm import SVC
 
         rows = np.concatenate([positives, hard])
@@ -304,7 +300,7 @@ class StagedSvmSolver(StagedSolver):
         svm = SVC(kernel="linear", C=self.options.svm_c, tol=self.options.svm_tol)
         svm.fit(X, np.arange(rows.size) < positives.size)
         w = svm.coef_.toarray()[0]
-        return Weights(chosen[w != 0], w[w != 0], float(svm.intercept_[0]))
+        return SparseWeightsOf(chosen[w != 0], w[w != 0], float(svm.intercept_[0]))
 
 
 def bytes_per_rank_bayes(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:

@@ -200,15 +200,16 @@ class Certifier:
 
     def evaluate(self, label: LabelState) -> Certificate:
         """Compute objective, gap and gradient at the label's weights. Raises Stopped."""
-        index, losses = self.risk.index, label.losses
-        changed, factors = np.empty(label.z.size, np.int64), np.empty(label.z.size)
-        n_changed = kernels.slopes_of(label.z, label.touched, label.b, losses, changed, factors)
-        changed, factors, rows, n_met = changed[:n_changed], factors[:n_changed], self.risk.rows, 0
+        index, losses, rows, n_met = self.risk.index, label.losses, self.risk.rows, 0
+        slopes, curves = np.empty((2, label.z.size))
+        kernels.slopes_at(label.z, losses.n_positive, losses.is_squared, slopes, curves)
+        base = kernels.loss_at(label.b, -1.0, self.squared)[1]  # ℓ′ of untouched rows
+        changed, factors = label.touched[slopes != base], slopes[slopes != base] - base
         try:
             # Σ factor · row of the changed rows, and the columns that occur in them.
-            if n_changed <= MOST * rows.n_local:
-                n_values = n_changed * rows.data.size // max(1, rows.n_local)
-                for part in self.stop.slices(slices.row_slices(n_changed, n_values)):
+            if changed.size <= MOST * rows.n_local:
+                n_values = changed.size * rows.data.size // max(1, rows.n_local)
+                for part in self.stop.slices(slices.row_slices(changed.size, n_values)):
                     n_met = kernels.add_rows(self.risk.matrix, changed[part], factors[part], self.sums, self.met, n_met)
             else:
                 self.factors[:] = 0.0
@@ -217,7 +218,6 @@ class Certifier:
                     span = (part.start, part.stop)
                     n_met = kernels.add_columns(index.columns, *span, self.factors, self.sums, self.met, n_met)
             self.in_use[label.columns] = True
-            base = kernels.loss_at(label.b, -1.0, self.squared)[1]
             tables = (index.totals, index.by_size, base, self.l1, self.in_use, self.above, self.excess)
             n_above, largest, squares = kernels.screen(self.sums, self.met[:n_met], *tables)
             self.in_use[label.columns] = False
@@ -231,7 +231,7 @@ class Certifier:
         excess = self.excess[:n_above]
         order = np.argsort(-excess, kind="stable")
         gap = max(0.0, f - bound) / max(f, 1e-300)
-        return Certificate(self.above[:n_above][order], float(excess.max(initial=0.0)), f, gap, n_changed)
+        return Certificate(self.above[:n_above][order], float(excess.max(initial=0.0)), f, gap, changed.size)
 
     def finish(
         self, index: int, number: int, label: LabelState, certificate: Certificate, steps: int, visited: float, history: list

@@ -156,21 +156,6 @@ def centre(z, b, losses):
 
 
 @njit
-def slopes_of(z, touched, b, losses, rows, differences):
-    """Write the rows whose ℓ′ differs from that of untouched rows, and the differences; return their number."""
-    n_positive, _, is_squared = losses
-    base = loss_at(b, -1.0, is_squared)[1]
-    n, slopes, curves = 0, np.empty(z.size), np.empty(z.size)
-    slopes_at(z, n_positive, is_squared, slopes, curves)
-    for s in range(z.size):
-        difference = slopes[s] - base
-        if difference != 0.0:
-            rows[n], differences[n] = touched[s], difference
-            n += 1
-    return n
-
-
-@njit
 def add_rows(matrix, rows, factors, sums, met, n_met):
     """sums (n_columns) += Σ factor · row. Append columns whose sum was 0 to met[:n_met]; return their number."""
     for r in range(rows.size):

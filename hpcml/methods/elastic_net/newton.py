@@ -107,6 +107,14 @@ class Hessian:
         kernels.gram(self.rows, curves, others, l2, 0, self.H)
 
 
+def violation(gradient: np.ndarray, w: np.ndarray, strengths: Strengths) -> float:
+    """Return the largest distance of 0 from the subdifferential over weights and intercept."""
+    l1, l2 = strengths
+    g = gradient[:-1] + l2 * w
+    distances = np.where(w == 0, np.abs(g) - l1, np.abs(g + np.copysign(l1, w)))
+    return float(distances.max(initial=abs(gradient[-1])))
+
+
 class Ascent:
     """Dual coordinate ascent for labels whose features cover most of the rows.
 
@@ -212,10 +220,8 @@ class NewtonSolver(Solver):
         added = added[: max(1, int(np.searchsorted(np.cumsum(indptr[added + 1] - indptr[added]), budget, "right")))]
         chosen = np.concatenate([label.columns, added])
         local, w = certifier.gather(label, chosen), np.concatenate([label.w, np.zeros(chosen.size - n_used)])
-        tolerance, matrix = (
-            max(FINAL_TOLERANCE * certifier.max_gap * (certifier.l1 or 1.0), ROUND_TOLERANCE * certificate.beyond),
-            local.matrix,
-        )
+        final_tolerance, matrix = FINAL_TOLERANCE * certifier.max_gap * (certifier.l1 or 1.0), local.matrix
+        tolerance = max(final_tolerance, ROUND_TOLERANCE * certificate.beyond)
         z, slopes, curves = np.empty((3, local.touched.size))
         gradient, d = np.empty((2, chosen.size + 1))
         n, n_values = chosen.size, matrix.values.size
@@ -226,7 +232,7 @@ class NewtonSolver(Solver):
         total, worst = value(z, b, losses), math.inf
         for _ in range(STEPS):
             others = kernels.derivatives(matrix, z, b, losses, slopes, curves, gradient)
-            before, worst = worst, kernels.violation(gradient, w, strengths)
+            before, worst = worst, violation(gradient, w, strengths)
             if worst <= tolerance:
                 break
             step_tolerance = 0.1 * min(worst, tolerance) if squared else STEP_REDUCTION * worst

@@ -33,22 +33,6 @@ def derivatives(local, z, b, losses, slopes, curves, gradient):
 
 
 @njit
-def violation(gradient, w, strengths):
-    """Return the largest distance of 0 from the subdifferential over weights and intercept."""
-    l1, l2 = strengths
-    worst = abs(gradient[w.size])
-    for p in range(w.size):
-        g = gradient[p] + l2 * w[p]
-        if w[p] > 0:
-            worst = max(worst, abs(g + l1))
-        elif w[p] < 0:
-            worst = max(worst, abs(g - l1))
-        else:
-            worst = max(worst, abs(g) - l1)
-    return worst
-
-
-@njit
 def gram(rows, curves, others, l2, first, H):
     """Write H = Σ ℓ″ x xᵀ + Λ₂ of the working set, and last the intercept. Entries of columns before `first` are kept."""
     n = H.shape[0] - 1
@@ -97,12 +81,9 @@ def solve_dense(H, gradient, w, strengths, tolerance, sweeps, d):
                 for q in range(n + 1):
                     Hd[q] += change * H[p, q]
                 worst = max(worst, abs(change) * H[p, p])
-        if worst <= tolerance:
-            if all_columns:
-                return True
-            all_columns = True
-        else:
-            all_columns = False
+        if worst <= tolerance and all_columns:
+            return True
+        all_columns = worst <= tolerance
     return False
 
 
@@ -139,13 +120,9 @@ def solve_sparse(local, curves, others, gradient, w, strengths, tolerance, sweep
         change = -(gradient[n] + summed + total * d[n]) / total
         d[n] += change
         worst = max(worst, abs(change) * total)
-        if worst <= tolerance:
-            if all_columns:
-                return True
-            all_columns = True
-        else:
-            all_columns = False
-    return False
+        if worst <= tolerance and all_columns:
+            break
+        all_columns = worst <= tolerance
 
 
 @njit

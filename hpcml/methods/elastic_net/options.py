@@ -12,7 +12,6 @@ from hpcml.methods.linear.options import ScaleOptions
 from hpcml.options import Between, Count, Flag, NotWith, Or, Range, Seed, Several
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class ElasticNetOptions(ScaleOptions):
     """Options of `hpcml train elastic-net`."""

@@ -3,13 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from cyclopts import Parameter
-
 from hpcml.methods.linear.options import InterceptOptions
 from hpcml.options import Between, Count, Seed
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class LiblinearOptions(InterceptOptions):
     """Options of `hpcml train liblinear`; every rank needs all rows."""

@@ -19,12 +19,11 @@ from hpcml.estimators.labels import CLASSES, NAMES, LabelScores, LabelSets, agre
 from hpcml.estimators.parameters import OPTION, Seed, classifier_of, error_text, option_values
 from hpcml.estimators.saving import ModelTarget, write_linear
 from hpcml.estimators.sklearn_types import BaseEstimator
-from hpcml.methods.online.kernels import POSITIVES, UPDATES
+from hpcml.methods.online.kernels import UPDATES
 from hpcml.methods.online.options import LEARNERS, OPTIONS, MbwOptions, OnlineOptions, PaOptions
 from hpcml.methods.online.order import AVERAGE, AVERAGES, RowOrder, bound_warning
-from hpcml.methods.online.saved import option_attributes
+from hpcml.methods.online.saved import label_columns, option_attributes
 from hpcml.methods.online.state import LearnerState
-from hpcml.model.linear import STATUS
 
 
 @classifier_of(MbwOptions, PaOptions)
@@ -231,12 +230,10 @@ class OnlineClassifier(LabelScores, BaseEstimator):
 
     def _write_model(self, target: ModelTarget) -> None:
         """Write the model without the state of the pass. Raises DataError."""
-        state, winnow, counters = self._state, self._state.method.winnow, self._state.counters
-        labels = {"steps": np.minimum(counters[UPDATES], 2**31 - 1), "n_positive": counters[POSITIVES]}
-        labels |= {"status": STATUS.index("one pass"), "f_min": np.nan, "visited": 1.0}
+        state, winnow = self._state, self._state.method.winnow
         about = {"n_rows": self.n_rows_, "normalised": winnow, **option_attributes(state.options)}
         factors = state.seen[: self.coef_.shape[1]] if winnow else 1.0  # only features with a row count in the divisor
-        write_linear(target, [self.coef_], self.intercept_, labels, about, factors=factors)
+        write_linear(target, [self.coef_], self.intercept_, label_columns(state), about, factors=factors)
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

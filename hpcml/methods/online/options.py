@@ -90,7 +90,6 @@ def with_bias(options: OnlineOptions, method: str, bias: bool = True) -> OnlineO
     return replace(options, **choice)
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class WinnowOptions(OnlineOptions):
     """Options of `hpcml train pw`."""
@@ -103,7 +102,6 @@ class WinnowOptions(OnlineOptions):
     """Threshold of the score."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class BalancedOptions(WinnowOptions):
     """Options of `hpcml train bw`."""
@@ -115,7 +113,6 @@ class BalancedOptions(WinnowOptions):
     """With --live-features: share of the remaining features with the largest weights; the others have the smallest weights."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class MbwOptions(BalancedOptions):
     """Options of `hpcml train mbw`."""
@@ -124,7 +121,6 @@ class MbwOptions(BalancedOptions):
     """Minimum distance of a correct score from the threshold; a smaller distance counts as a mistake."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class AdditiveOptions(OnlineOptions):
     """Options of `hpcml train perceptron` and `hpcml train romma`."""
@@ -133,7 +129,6 @@ class AdditiveOptions(OnlineOptions):
     """Fit an intercept as the weight of a constant feature 1 (default)."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class PaOptions(AdditiveOptions):
     """Options of `hpcml train pa`."""

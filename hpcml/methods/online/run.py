@@ -38,17 +38,16 @@ GATHERED = 8  # labels whose weights are gathered as for a model
 class Pass(Job):
     doing, title, unit = "learning", "rows", "row"
 
-    def __init__(
-        self, comm: mpi.Comm, source: RowStream, folder: RunFolder, state: LearnerState, local: np.ndarray, options: OnlineOptions
-    ) -> None:
+    def __init__(self, source: RowStream, folder: RunFolder, state: LearnerState, local: np.ndarray) -> None:
         """`local` are the positions in `source.names` of the labels of `state`."""
-        self.comm, self.source, self.folder, self.state, self.local, self.options = comm, source, folder, state, local, options
+        self.source, self.folder, self.state, self.local = source, folder, state, local
+        self.comm, self.options = folder.comm, state.options
         self.start = state.n_rows  # rows of the initial model
         self.total = None if source.n_rows is None else source.n_rows + self.start
         self.order = RowOrder(state.lane_of, state.n_lanes)
-        self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
+        self.checkpoints = Checkpoints(folder.comm, folder.checkpoints, folder.log)
         names = "\n".join([source.fingerprint, source.vocabulary or "", *source.names])
-        self.origin = np.array([*source.sizes, zlib.crc32(names.encode("utf-8", "surrogatepass"))], dtype=np.int64)
+        self.origin = np.array([zlib.crc32(names.encode("utf-8", "surrogatepass"))])
         self.history = np.full((state.n_lanes, HISTORY_POINTS, 5), -1, dtype=np.int64)  # number of rows, and the counters
         self.n_points = 0
         self.resumed = self.has_checkpoint = False
@@ -123,10 +122,7 @@ class Pass(Job):
             return 0
         with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
             n_rows, self.n_points, n_features, *digest = file["pass"][0].tolist()
-            same = file["origin"].shape == (1, self.origin.size) and (file["origin"][0] == self.origin).all()
-            if source.n_rows is not None:
-                same = same and tuple(digest) == source.digest
-            if not same:
+            if not np.array_equal(file["origin"][0], self.origin):
                 raise DataError(f"{source.name}: this run was started on other data; resume with the same file")
             source.expected = tuple(digest)
             self.state.restore(self.local, n_rows, n_features, file["features"][0], lambda name, label: file[name][label])

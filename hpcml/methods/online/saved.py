@@ -1,6 +1,7 @@
 """Writing models whose pass can be continued, and reading them."""
 
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -13,7 +14,7 @@ from hpcml.methods.online.kernels import POSITIVES, UPDATES
 from hpcml.methods.online.options import LEARNERS, OnlineOptions, with_bias
 from hpcml.methods.online.source import DatasetSource, RowStream
 from hpcml.methods.online.state import COUNTERS, LANES, N_LANE_NUMBERS, LearnerState
-from hpcml.model.linear import STATUS, Model, describe_model, is_smaller_sparse, mask_kept_weights, model_slabs
+from hpcml.model.linear import STATUS, Model, describe_model, is_smaller_sparse, mask_kept_weights, model_slabs, write_rows
 from hpcml.model.open import model_file
 from hpcml.model.raw_input import RawInput
 from hpcml.model.training_keys import merge_training_keys, training_keys
@@ -31,22 +32,22 @@ def option_attributes(options: OnlineOptions) -> dict[str, object]:
     return {name: 0 if value is None else value for name, value in values.items()}
 
 
+def label_columns(state: LearnerState) -> dict[str, Any]:
+    """Return the columns labels/* of a model of these labels."""
+    steps, n_positive = np.minimum(state.counters[UPDATES], 2**31 - 1), state.counters[POSITIVES]
+    return {"f_min": np.nan, "steps": steps, "n_positive": n_positive, "status": STATUS.index("one pass"), "visited": 1.0}
+
+
 def state_slabs(state: LearnerState, n_labels: int, n_features: int) -> dict[str, Slab]:
     slabs = {name: Slab((n_labels, n_features + 1), "<f8") for name in state.array_names}
     return slabs | {LANES: Slab((n_labels, N_LANE_NUMBERS), "<f8"), COUNTERS: Slab((n_labels, 4), "<i8")}
 
 
 def write_model(
-    comm: mpi.Comm,
-    folder: RunFolder,
-    method: str,
-    source: RowStream,
-    state: LearnerState,
-    local: np.ndarray,
-    more: dict[str, float],
+    folder: RunFolder, method: str, source: RowStream, state: LearnerState, local: np.ndarray, more: dict[str, float]
 ) -> None:
-    """Write the model with the attributes `more`. Raises NonFiniteError, DataError. Collective over `comm`."""
-    numbers, rows = state.model_features()
+    """Write the model with the attributes `more`. Raises NonFiniteError, DataError. Collective over the ranks of `folder`."""
+    comm, (numbers, rows) = folder.comm, state.model_features()
     rows = np.append(0, rows)  # the bias is row 0
     n_labels, width, is_sparse = len(source.names), max(1, numbers.size), False
     n_weights = np.zeros(n_labels, np.int64)
@@ -75,10 +76,8 @@ def write_model(
         def describe(file: h5py.File) -> None:
             keys, raw_input = (None, None) if initial is None else (initial.training_keys, initial.raw_input)
             if isinstance(source, DatasetSource):
-                keys, raw_input = (
-                    merge_training_keys(keys, training_keys(source.dataset, source.split)),
-                    RawInput.of_dataset(source.dataset),
-                )
+                keys = merge_training_keys(keys, training_keys(source.dataset, source.split))
+                raw_input = RawInput.of_dataset(source.dataset)
             keys = None if state.options.no_id_hashes else keys
             describe_model(file, about, source.names, width if is_sparse else None, source.titles, keys, raw_input)
 
@@ -96,6 +95,8 @@ def write_model(
                 out.write("state/features", 0, numbers)
             if comm.rank == 0 and is_sparse:
                 out.write("W/indptr", 0, indptr)
+            for name, values in label_columns(state).items() if local.size else ():
+                out.write(f"labels/{name}", int(local[0]), np.broadcast_to(values, local.size))
             for lane, label in enumerate(local.tolist()):
                 with np.errstate(all="ignore"):
                     weights = state.final_weights(lane, rows)
@@ -103,18 +104,9 @@ def write_model(
                     raise NonFiniteError(
                         f"label {source.names[label]!r}: a weight is not finite; scale the features, or lower --epsilon"
                     )
-                if is_sparse:
-                    places = np.flatnonzero(mask_kept_weights(weights[1:], 0.0))
-                    out.write("W/indices", int(indptr[label]), places)
-                    out.write("W/data", int(indptr[label]), weights[1:][places])
-                else:
-                    out.write("W", label, (weights[1:] if rows.size > 1 else np.zeros(1))[None])
+                places = np.flatnonzero(mask_kept_weights(weights[1:], 0.0))
+                write_rows(out, [(places, weights[1:][places])], label, int(indptr[label]))
                 out.write("bias", label, weights[:1])
-                counters = state.counters[:, lane]
-                columns_of_label = {"f_min": np.nan, "steps": min(counters[UPDATES], 2**31 - 1), "n_positive": counters[POSITIVES]}
-                columns_of_label |= {"status": STATUS.index("one pass"), "visited": 1.0}
-                for key, value in columns_of_label.items():
-                    out.write(f"labels/{key}", label, np.array([value]))
                 for key, values in state.state_arrays(lane, rows).items() if not state.options.final else ():
                     out.write(f"state/{key}", label, values[None])
     mpi.run_on_root(comm, f"finishing {folder.model}", folder.remove_checkpoints)

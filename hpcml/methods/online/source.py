@@ -17,7 +17,6 @@ from hpcml.model.linear import Model
 from hpcml.partition import offsets
 
 PIECE_NNZ = 1 << 22  # values read from a dataset at a time
-DIGEST_NNZ = 1 << 20  # values in the digest of a dataset; checkpoints contain the digest, so this must not change
 MAX_SHOWN = 10  # labels of a row in an error message
 LANES = 16  # labels of a rank for which a slice takes its intended time
 Piece = tuple[Shard, np.ndarray]  # a shard, and its rows in the order to learn from
@@ -36,11 +35,10 @@ class RowStream:
     n_features: int  # as known before the first row
     n_rows: int | None = None  # None: unknown until the end
     vocabulary: str | None = None  # None: depends on the width, known at the end
-    fingerprint: str = ""  # of a dataset
+    fingerprint: str = ""  # of a dataset and its rows
     initial: Model | None = None  # model whose pass is continued
     split: str
-    sizes: tuple[int, ...] = ()  # distinguishes datasets
-    digest: tuple[int, ...]  # of a dataset's rows, or of the rows of a stream so far
+    digest: tuple[int, ...] = ()  # of the rows of a stream so far
     expected: tuple[int, ...] | None = None  # digest at the point where a resumed pass continues
 
     def pieces(self, begin: int) -> Iterator[Piece]:
@@ -53,9 +51,8 @@ class DatasetSource(RowStream):
         """Raises ConfigError for a missing split or label, DataError. Collective over `comm`."""
         self.comm, self.dataset, self.name, self.path = comm, dataset, str(dataset.path), str(dataset.path.resolve())
         self.n_features, self.n_labels, self.vocabulary = dataset.n_features, dataset.n_labels, dataset.vocabulary
-        self.fingerprint = mpi.run_on_root(comm, f"reading {dataset.path}", lambda: dataset.fingerprint)
         self.split = options.split or split_or_all(dataset, "train")
-        rows, bounds, n_positive, digest = None, None, None, None
+        rows, bounds, n_positive = None, None, None
         with mpi.agreed(comm, f"reading {dataset.path}"):
             if comm.rank == 0:
                 rows = np.array(dataset.labelled_split(self.split))
@@ -69,18 +66,11 @@ class DatasetSource(RowStream):
                     raise DataError(f"{self.name}: damaged dataset: Y/indptr decreases; see `hpcml info`")
                 n_positive = np.zeros(self.n_labels, dtype=np.int64)
                 kernels.count_labels(y_indptr, y_indices, rows, n_positive)
-                # CRC-32 of the row numbers, of all row sizes, and of the first indices and values.
-                parts = [dataset.map(name, 0, min(DIGEST_NNZ, dataset.nnz)) for name in ("X/indices", "X/data")]
-                digest = tuple(zlib.crc32(np.ascontiguousarray(part).data) for part in (rows, dataset.map("X/indptr"), *parts))
+                self.fingerprint = f"{dataset.fingerprint} {zlib.crc32(rows)}"
         self.rows, self.bounds = mpi.bcast_array(comm, rows), mpi.bcast_array(comm, bounds)
-        self.n_rows = self.rows.size
-        self.digest = comm.bcast(digest)
-        labels = zlib.crc32(dataset.map("Y/indices").data) if dataset.n_rows else 0
-        self.sizes = (*dataset.sizes, self.n_rows, labels)
+        self.n_rows, self.fingerprint = self.rows.size, comm.bcast(self.fingerprint)
         self.labels, self.names = choose_labels(comm, dataset, options, n_positive)
-        with mpi.agreed(comm, f"reading {dataset.path}"):
-            if comm.rank == 0:  # rank 0 writes the model
-                self.titles = dataset.label_titles(self.labels)
+        self.titles = mpi.run_on_root(comm, f"reading {dataset.path}", lambda: dataset.label_titles(self.labels))
         self.order = np.argsort(rng.bits(options.seed, "shuffle", self.rows), kind="stable") if options.shuffle else None
 
     def pieces(self, begin: int) -> Iterator[Piece]:

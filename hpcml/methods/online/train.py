@@ -98,7 +98,7 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
             state = LearnerState(options, method.name, source.n_labels, source.n_features, source.labels[local])
             if initial is not None:
                 initial.restore(source, state, local)
-        run = Pass(comm, source, folder, state, local, options)
+        run = Pass(source, folder, state, local)
         if folder.prepare(RunConfig(method.name, source.path, options), target) == FINISHED:
             return _report(run)
         run.learn(target.resume, session.signals)
@@ -110,7 +110,7 @@ def train(method: Method, session: Session, data: Path, target: Target, options:
                 wrong = float(counters[FALSE_POSITIVES] + counters[FALSE_NEGATIVES])
                 about = {"progressive_error": wrong / pairs, "update_share": float(counters[UPDATES]) / pairs}
                 run.write_history()
-                write_model(comm, folder, method.name, source, state, local, about)
+                write_model(folder, method.name, source, state, local, about)
         except HpcmlError:
             if not run.has_checkpoint:
                 run.discard()

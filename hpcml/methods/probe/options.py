@@ -5,13 +5,11 @@ from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
-from hpcml.errors import OptionError
 from hpcml.losses import FIRST_ORDER
 from hpcml.methods.linear.options import InterceptOptions, ScaleOptions
-from hpcml.options import Count, Seed
+from hpcml.options import Between, Count, Seed
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class ProbeOptions(InterceptOptions):
     """Options of `hpcml train probe`."""
@@ -21,7 +19,7 @@ class ProbeOptions(InterceptOptions):
 
     loss: str = "hinge"
     """Convex loss ℓ: hinge, huber (modified Huber) or logistic."""
-    epsilon: float = 0.05
+    epsilon: Annotated[float, Between(0, 2 / 3)] = 0.05
     """Stopping tolerance for φ, the estimated relative distance from the minimum (default: 0.05). The real distance can be several
     times as large.
     """
@@ -38,13 +36,7 @@ class ProbeOptions(InterceptOptions):
     max_steps: Count = None
     """Maximum number of steps per label; a label that reaches it is reported as not converged. Default: 5000."""
 
-    def validate(self) -> None:
-        super().validate()
-        if not 0 < self.epsilon < 2 / 3:
-            raise OptionError("epsilon", self.epsilon, "expected a number between 0 and 2/3")
 
-
-@Parameter(name="*")
 @dataclass(frozen=True)
 class PegasosOptions(ScaleOptions):
     """Options of `hpcml train pegasos`, which always fits an intercept and has no stopping rule."""

@@ -234,28 +234,6 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         except HpcmlError as error:
             raise ValueError(error_text(error)) from None
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the class of each row: the class with the highest score; the last of two classes for scores above `threshold_`.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix (n, n_features)
-            The rows.
-
-        Returns
-        -------
-        ndarray (n,)
-            The classes.
-
-        Examples
-        --------
-        >>> model.predict([[0.0, 0.5]]).tolist()
-        [0]
-        """
-        scores = self._scores(X)
-        last = (scores[:, 0] > self.threshold_).astype(np.intp)
-        return np.asarray(self.classes_[scores.argmax(axis=1) if len(self.classes_) > 2 else last])
-
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probabilities of the classes. Only available if the base learner gives probabilities.

@@ -21,7 +21,7 @@ class PsbmlOptions:
     its options as NAME=VALUE. Example: --base tree max_depth=5."""
     grid: str = "3x3"
     """Size of the torus, WIDTHxHEIGHT nodes. The rows are distributed over the nodes; ranks without a node only assess cycles."""
-    neighbourhood: str = "C9"
+    neighbourhood: Literal["L5", "L9", "C9", "C13"] = "C9"
     """Neighbourhood in which nodes exchange rows: L5, L9, C9 or C13 (shape and number of nodes)."""
     replace: float = 0.2
     """Probability with which a row of a node is replaced in a cycle."""
@@ -59,12 +59,10 @@ class PsbmlOptions:
     """For experiments: factor by which --slow-rank is slower."""
 
     def validate(self) -> None:
-        from hpcml.methods.psbml.torus import NEIGHBOURHOODS, parse_grid
+        from hpcml.methods.psbml.torus import parse_grid
 
         check_rules(self)
         parse_grid(self.grid)
-        if self.neighbourhood not in NEIGHBOURHOODS:
-            raise OptionError("neighbourhood", self.neighbourhood, f"expected one of {', '.join(NEIGHBOURHOODS)}")
         if not 0 < self.replace <= 1:
             raise OptionError("replace", self.replace, "expected a probability above 0 and at most 1")
         if self.patience is not None and self.patience >= self.cycles:

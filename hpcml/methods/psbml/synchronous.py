@@ -56,12 +56,9 @@ class Synchronous:
             fitness = self._test(judges, populations, look)
         for node, confidence in self._exchange_values(fitness, torus.to_receive, torus.to_send):
             np.minimum(fitness[node], confidence, out=fitness[node])
-        ranges = [selection.finite_range(fitness[node]) for node in own]
+        ranges = np.array([(np.inf, -np.inf), *(selection.finite_range(fitness[node]) for node in own)])
         with problem.profile("exchange"):
-            extremes = np.array(
-                [max((-low for low, _ in ranges), default=-np.inf), max((high for _, high in ranges), default=-np.inf)]
-            )
-            mpi.allreduce_maxima(comm, extremes)
+            extremes = mpi.allreduce_maxima(comm, (ranges * (-1, 1)).max(axis=0))
         low, high = -float(extremes[0]), float(extremes[1])
         for node, values in [
             *((node, fitness[node]) for node in own),

@@ -46,11 +46,7 @@ class PsbmlReport:
 
     def __str__(self) -> str:
         quality = format_quality(self.judge, self.validation_error, self.validation_auc)
-        base = (
-            f"{100 * self.base_error:.2f} %"
-            if self.judge == "error"
-            else format_quality(self.judge, self.base_error, self.base_auc)
-        )
+        base = format_quality(self.judge, self.base_error, self.base_auc).removeprefix("error ")
         all_rows = f" (all rows: {base})" if self.cycle > 0 else ""
         lines = [
             f"trained in {self.seconds:.2f} s; best: cycle {self.cycle}, validation {quality}{all_rows}, "
