@@ -69,23 +69,25 @@ def _make_guide(values, cells, starts):
 
 @njit
 def _count_with_guide(scores, values, cells, starts, above, equal):
-    (low, scale), last = _measure(values), values.size - 1
+    (low, scale), last = _measure(values), np.uint64(values.size - 1)
     for i in range(scores.size):
         score = scores[i]
         if score < low:
             above[0] += 1
-        elif score > values[np.uint64(last)]:
-            above[last + 1] += 1
-        else:
-            bucket, position = _place(score, low, scale)
-            first = np.int64(cells[np.uint64(bucket)])
-            cell = first + np.int64(position * (np.int64(cells[np.uint64(bucket + 1)]) - first))
-            at = np.uint64(starts[np.uint64(cell)])
-            at += np.uint64(values[at] < score)
+            continue
+        if score > values[last]:
+            above[last + np.uint64(1)] += 1
+            continue
+        bucket, position = _place(score, low, scale)
+        first = cells[np.uint64(bucket)]
+        cell = first + np.int64(position * (cells[np.uint64(bucket + 1)] - first))
+        at = np.uint64(starts[np.uint64(cell)])
+        at += np.uint64(values[at] < score)
+        if values[at] <= score:  # rare, so that most scores take one prediction of a branch
             while values[at] < score:
                 at += np.uint64(1)
-            above[at] += 1
             equal[at] += values[at] == score
+        above[at] += 1
 
 
 @njit
