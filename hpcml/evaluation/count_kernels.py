@@ -15,6 +15,9 @@ from hpcml.kernels import njit
 DIRECT = 8  # most values of a lane that are compared with every score
 PER_BUCKET = 16  # values
 CELLS = 4  # per value
+# Scores of a single lane with more values than MANY are sorted by bucket, SORTED at a time, so that the values of a bucket stay in
+# the cache. With 246,000 values, counting takes 0.8 instead of 1.2 of the time of the scores (66,000 values: 0.6 instead of 0.7).
+MANY, SORTED = 1 << 15, 1 << 17
 ROWS = 256  # rows of a block of scores that are counted at a time, so that a column stays in the cache
 
 
@@ -69,23 +72,41 @@ def _make_guide(values, cells, starts):
 
 @njit
 def _count_with_guide(scores, values, cells, starts, above, equal):
-    (low, scale), last = _measure(values), values.size - 1
+    (low, scale), last = _measure(values), np.uint64(values.size - 1)
     for i in range(scores.size):
         score = scores[i]
         if score < low:
             above[0] += 1
-        elif score > values[np.uint64(last)]:
-            above[last + 1] += 1
-        else:
-            bucket, position = _place(score, low, scale)
-            first = np.int64(cells[np.uint64(bucket)])
-            cell = first + np.int64(position * (np.int64(cells[np.uint64(bucket + 1)]) - first))
-            at = np.uint64(starts[np.uint64(cell)])
-            at += np.uint64(values[at] < score)
+            continue
+        if score > values[last]:
+            above[last + np.uint64(1)] += 1
+            continue
+        bucket, position = _place(score, low, scale)
+        first = cells[np.uint64(bucket)]
+        cell = first + np.int64(position * (cells[np.uint64(bucket + 1)] - first))
+        at = np.uint64(starts[np.uint64(cell)])
+        at += np.uint64(values[at] < score)
+        if values[at] <= score:  # rare, so that most scores take one prediction of a branch
             while values[at] < score:
                 at += np.uint64(1)
-            above[at] += 1
             equal[at] += values[at] == score
+        above[at] += 1
+
+
+@njit
+def _sort_by_bucket(scores, values, ends, out):
+    """Copy scores (n) to `out` ordered by bucket, those outside the values first; `ends` (n_buckets + 2) is overwritten."""
+    (low, scale), high = _measure(values), values[values.size - 1]
+    ends[:] = 0
+    for i in range(scores.size):
+        ends[np.uint64(_place(scores[i], low, scale)[0] + 1 if low <= scores[i] <= high else 0)] += 1
+    total = 0
+    for bucket in range(ends.size):
+        total, ends[bucket] = total + ends[bucket], total
+    for i in range(scores.size):
+        bucket = np.uint64(_place(scores[i], low, scale)[0] + 1 if low <= scores[i] <= high else 0)
+        out[np.uint64(ends[bucket])] = scores[i]
+        ends[bucket] += 1
 
 
 @njit
@@ -110,9 +131,12 @@ def count_scores(scores, lanes, thresholds, counters, above, equal, n_predicted)
     equal[i] those equal to value i.
     """
     begins, values, guides, cells, starts = counters
-    for first in range(0, scores.shape[0], ROWS):
+    is_sorted = lanes.size == 1 and values.size > MANY
+    n_rows = SORTED if is_sorted else ROWS
+    ordered, ends = np.empty(SORTED if is_sorted else 0), np.empty(cells.size if is_sorted else 0, np.int64)
+    for first in range(0, scores.shape[0], n_rows):
         for column in range(lanes.size):
-            lane, own = lanes[column], scores[first : first + ROWS, column]
+            lane, own = lanes[column], scores[first : first + n_rows, column]
             n_above = 0
             for i in range(own.size):
                 n_above += own[i] > thresholds[lane]
@@ -120,6 +144,9 @@ def count_scores(scores, lanes, thresholds, counters, above, equal, n_predicted)
             a, b = begins[lane], begins[lane + 1]
             if b - a > DIRECT:
                 guide = cells[guides[lane, 0] : guides[lane + 1, 0]], starts[guides[lane, 1] : guides[lane + 1, 1]]
+                if is_sorted:
+                    _sort_by_bucket(own, values[a:b], ends, ordered)
+                    own = ordered[: own.size]
                 _count_with_guide(own, values[a:b], *guide, above[a + lane : b + lane + 1], equal[a:b])
             elif b > a:
                 _count_directly(own, values[a:b], above[a + lane : b + lane + 1], equal[a:b])

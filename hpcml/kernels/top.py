@@ -7,6 +7,7 @@ labels are a heap with the worst one first; free entries hold −∞ of the labe
 from hpcml.kernels import njit
 
 NONE = 2**31 - 1
+GROUP = 62  # scores that are compared by vector instructions before any is inserted
 
 
 @njit
@@ -46,23 +47,19 @@ def keep_one(score, label, slope, offset, best_scores, best_labels):
 
 
 @njit
-def keep_row(scores, first, slope, offset, best_scores, best_labels):
-    """Insert a row's scores of labels first, first + 1, … into its heap, skipping NaN."""
-    worst = value_of(best_scores[0], best_labels[0], slope, offset)
-    for lane in range(scores.size):
-        label, score = first + lane, scores[lane]
-        if value_of(score, label, slope, offset) >= worst and _is_worse(
-            best_scores[0], best_labels[0], score, label, slope, offset
-        ):
-            _sink(best_scores, best_labels, score, label, best_scores.size, slope, offset)
-            worst = value_of(best_scores[0], best_labels[0], slope, offset)
-
-
-@njit
 def keep_best(scores, first, slope, offset, best_scores, best_labels):
-    """Insert scores (n, B) of labels first … first + B − 1 into the rows' heaps (n, k)."""
+    """Insert scores (n, B) of labels first … first + B − 1 into the rows' heaps (n, k), skipping NaN."""
     for i in range(scores.shape[0]):
-        keep_row(scores[i], first, slope, offset, best_scores[i], best_labels[i])
+        own_scores, own_labels = best_scores[i], best_labels[i]
+        worst = value_of(own_scores[0], own_labels[0], slope, offset)
+        for begin in range(0, scores.shape[1], GROUP):
+            group, n_above = scores[i, begin : begin + GROUP], slope.size  # 0: values are scores
+            for lane in range(group.size):
+                n_above += group[lane] >= worst
+            for lane in range(group.size if n_above else 0):
+                if value_of(group[lane], first + begin + lane, slope, offset) >= worst:
+                    keep_one(group[lane], first + begin + lane, slope, offset, own_scores, own_labels)
+                    worst = value_of(own_scores[0], own_labels[0], slope, offset)
 
 
 @njit

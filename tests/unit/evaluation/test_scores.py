@@ -8,6 +8,7 @@ from support import make
 from hpcml import mpi
 from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
+from hpcml.evaluation import count_kernels
 from hpcml.evaluation.scored_rows import Counts
 from hpcml.kernels.scores import expand_weights, score_pairs, score_rows, score_rows_by_column
 from hpcml.model import scoring
@@ -145,3 +146,20 @@ def test_counts_between_and_at_values(values):
     assert (ranking.relevant == 2).all() and counts.n_missed.tolist() == [1, 0]
     assert counts.n_predicted.tolist() == [int((others > 0).sum()), int((others > 0.5).sum())]
     assert counts.ranking(others.size).n_items == others.size - 1
+
+
+def test_counts_of_many_values_in_one_ranking():
+    rng = np.random.default_rng(0)
+    values = np.append(rng.normal(-1, 1e-3, 40_000), rng.normal(0, 3, 400))
+    assert values.size > count_kernels.MANY
+    near = [np.nextafter(values[::3], limit) for limit in (np.inf, -np.inf)]
+    scores = rng.permutation(np.concatenate([*near, values, values, [-np.inf, -99.0, 99.0], rng.normal(-1, 1e-3, 200_000)]))
+    counts, distinct = Counts(values, 0, 0.5), np.unique(values)[::-1]
+    for part in (scores[:1000], scores[1000:]):
+        counts.add(part.reshape(-1, 1), np.zeros(1, dtype=np.int64))
+    assert scores.size > 2 * count_kernels.SORTED
+    ranking, ordered = counts.ranking(scores.size), np.sort(scores)
+    at_most = np.searchsorted(ordered, distinct, "right")
+    assert np.array_equal(ranking.greater, scores.size - at_most)
+    assert np.array_equal(ranking.equal, at_most - np.searchsorted(ordered, distinct))
+    assert counts.n_predicted.tolist() == [int((scores > 0.5).sum())]
