@@ -17,11 +17,11 @@ from typing import Any
 
 DEFERRED = frozenset(
     {
-        *("asyncio", "numpy.f2py", "numpy.testing", "scipy.linalg", "scipy.sparse.linalg", "scipy.stats"),
-        *("sklearn.metrics", "sklearn.neighbors"),
+        *("asyncio", "numpy.f2py", "numpy.testing", "scipy.linalg", "scipy.sparse", "scipy.stats"),
+        *("scipy.sparse.linalg", "sklearn.metrics", "sklearn.neighbors"),
     }
 )
-ABSENT = frozenset({"cffi", "pandas"})
+ABSENT = frozenset({"cffi", "pandas", "yaml"})
 
 
 class _Deferred(ModuleType):

@@ -14,14 +14,13 @@ from functools import partial
 from typing import Any
 
 from hpcml.errors import ConfigError
-from hpcml.loading import KERNEL_BYTES, in_time, lacking
+from hpcml.loading import KERNEL_BYTES, in_program, in_time, lacking
 
 if lack := lacking(KERNEL_BYTES):
     raise ConfigError(lack)
 with in_time():
     import numba
     import numba.extending
-    import scipy.linalg.cython_blas  # noqa: F401 - which numba loads with the first kernel
 
 if numba.config.DISABLE_JIT:
     raise ConfigError("NUMBA_DISABLE_JIT is set, but hpcml's kernels work only if numba compiles them; unset it")
@@ -29,6 +28,8 @@ if numba.config.DISABLE_JIT:
 from hpcml.kernels.cache import CompiledOnce, choose_cache
 
 choose_cache()
+if in_program:  # numba would read the entry points of all installed packages for extensions, of which no kernel uses one
+    numba.core.entrypoints._already_initialized = True
 
 
 def njit(function: Callable | None = None, **options: Any) -> Any:

@@ -24,6 +24,9 @@ import numba
 import numpy as np
 from numba import config
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.runtime.nrt import rtsys
+
+from hpcml.loading import in_time
 
 UNUSED_DAYS = 60
 WAIT = 60  # seconds to wait for another process to compile a kernel, before compiling it here, too
@@ -40,9 +43,13 @@ class CompiledOnce(FunctionCache):
     _stamped = False  # the cache path has the sources' digest; set when all modules are imported that a kernel needs
     _lock: tuple[str, int] | None = None  # path and descriptor of the lock that this kernel holds
 
+    def __init__(self, function: Any) -> None:
+        self._py_func = function  # numba's constructor, which tests the cache folder, is called for a kernel that is used
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the form for a signature, or None if it must be compiled; the lock is then held until `save_overload`."""
         if not self._stamped:
+            super().__init__(self._py_func)
             stamp = sources_digest(self._py_func.__module__)
             # The name depends on the sources and the compiler but not on the path of the package, so clones and environments share
             # it. Python version, processor and argument types are in numba's file names and keys.
@@ -69,11 +76,16 @@ class CompiledOnce(FunctionCache):
             form = self._cached_form(sig, target_context)
             if form is not None:
                 self._unlock()
+        if form is None:
+            with in_time():
+                import scipy.linalg.cython_blas  # noqa: F401 - which numba loads when it compiles
         return form
 
     def _cached_form(self, sig: Any, target_context: Any) -> Any:
         try:
-            return super().load_overload(sig, target_context)
+            rtsys.initialize(target_context)
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(sig, target_context)
         except (AttributeError, ImportError):  # written by an earlier version, with argument classes that no longer exist
             self._cache_file.flush()
             return None

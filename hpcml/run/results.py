@@ -40,7 +40,7 @@ class Result(NamedTuple):
 
 
 class Results:
-    """The records of a run's labels; `index` (n_labels, 4): file number, position, number of kept weights, bytes of text of each."""
+    """The records of a run's labels; `index` (n_labels, 4): file number, position, kept weights, bytes of text of each."""
 
     def __init__(self, comm: mpi.Comm, folder: Path, n_labels: int, precision: str, drop: float = 0.0) -> None:
         """Weights smaller than `drop` are discarded; `precision` is one of `hpcml.model.linear.PRECISIONS`."""
@@ -103,7 +103,8 @@ class Results:
             left = np.flatnonzero(kept)
             columns, w = (left if columns is None else columns[left]), w[left]
         head = _SIZES.pack(label, numbers.size, columns.size, w.size, len(text))
-        body = b"".join([numbers.astype("<f8", copy=False), columns.astype(_COLUMN, copy=False), w, text])
+        arrays = np.ascontiguousarray(numbers, "<f8"), np.ascontiguousarray(columns, _COLUMN), w
+        body = b"".join([*(array.data for array in arrays), text])
         if self._file is None:
             self._file = (self.folder / FILE.format(self.comm.rank)).open("ab")
         self.index[label] = self.comm.rank, self._file.tell(), n_kept, len(text)

@@ -162,7 +162,7 @@ def model(
 
 
 def results_model(comm, path, results, names, n_columns, sparse):
-    """Collective. Write W and the columns `names` of the labels of `results` (hpcml.run.results), and their texts. Return the path."""
+    """Collective. Write W and the columns `names` and the texts of the labels of `results`. Return the path."""
     results.share_index()
     n_weights = int(results.index[:, 2].sum()) if sparse else None
     sizes = len(results.index), n_columns, n_columns, results.weight_type.str
