@@ -56,7 +56,7 @@ def scaled(comm: mpi.Comm, shard: Shard, scale: str | None, check_stop: StopChec
         return multiply_features(shard, factors)
 
 
-def scale_matrices(scale: str, training: sp.csr_matrix, others: sp.csr_matrix) -> None:
+def scale_matrices(scale: str, training: "sp.csr_matrix", others: "sp.csr_matrix") -> None:
     shard = Shard.of_csr((training.indptr, training.indices, training.data), training.shape[1], 0)
     factors = feature_factors(mpi.self_comm(), shard, scale)
     for matrix in (training, others):

@@ -94,7 +94,10 @@ class SlabFile:
             raise IndexError(f"{name}: rows {first} + {values.size} do not fit {slab.shape}")
         if name in self.sums:
             add_checksums(values, first, self.sums[name][first * (values.itemsize // 4) // BLOCK :])
-        write_at(self.descriptor, values.reshape(-1).data.cast("B"), offset + first * width * values.itemsize, self.target)
+        self.write_bytes(offset + first * width * values.itemsize, values.reshape(-1).data.cast("B"))
+
+    def write_bytes(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        write_at(self.descriptor, memoryview(data), offset, self.target)
 
     def flush(self) -> None:
         if self.descriptor >= 0:

@@ -40,9 +40,13 @@ class CompiledOnce(FunctionCache):
     _stamped = False  # the cache path has the sources' digest; set when all modules are imported that a kernel needs
     _lock: tuple[str, int] | None = None  # path and descriptor of the lock that this kernel holds
 
+    def __init__(self, function: Any) -> None:
+        self._py_func = function  # numba's constructor, which tests the cache folder, is called for a kernel that is used
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the form for a signature, or None if it must be compiled; the lock is then held until `save_overload`."""
         if not self._stamped:
+            super().__init__(self._py_func)
             stamp = sources_digest(self._py_func.__module__)
             # The name depends on the sources and the compiler but not on the path of the package, so clones and environments share
             # it. Python version, processor and argument types are in numba's file names and keys.

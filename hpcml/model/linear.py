@@ -45,7 +45,7 @@ PRECISIONS = ("<f4", "<f8")  # types of W in memory
 HALF = "<f2"  # type of a W that is stored smaller, and decoded to float32 when it is opened
 HALF_BELOW = float(np.nextafter(np.float32(2.0**-25), np.float32(1)))  # smallest magnitude that is not 0 in float16
 CHECKED = 1 << 22  # weights of a sparse W checked at a time
-WRITTEN = 1 << 22  # weights of W written at a time
+WRITTEN = 1 << 18  # weights of W written at a time; 1 << 22, which does not fit into the cache, takes 1.25 times as long
 # Columns labels/* of only some models, float64 each: options tuned per label, and the average precision in cross-validation on the
 # training rows (NaN: unknown).
 TUNED_OPTIONS = ("lambda", "l1", "positive_weight")
@@ -144,9 +144,11 @@ def mask_kept_weights(w: np.ndarray, below: float) -> np.ndarray:
 
     With `below` = 0 no bit is lost: −0 is kept.
     """
-    with np.errstate(over="ignore"):
-        below = w.dtype.type(below)
-    return np.asarray((np.ascontiguousarray(w).view(f"u{w.itemsize}") != 0) & ~(np.abs(w) < below))
+    kept = np.asarray(np.ascontiguousarray(w).view(f"u{w.itemsize}") != 0)
+    if below:
+        with np.errstate(over="ignore"):
+            kept &= ~(np.abs(w) < w.dtype.type(below))
+    return kept
 
 
 def empty_labels_warning(n_emptied: int, n_labels: int, option: str) -> str:

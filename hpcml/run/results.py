@@ -10,6 +10,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -25,9 +26,10 @@ from hpcml.run.folder import RESULTS
 _SIZES = struct.Struct("<5q")  # label; numbers of: numbers, columns (0: all), weights, bytes of text; then a CRC
 _CRC = struct.Struct("<q")  # of the sizes and of all data after it
 _COLUMN = np.dtype("<i4")
-_NONE = (-1, 0, 0)
+_NONE = (-1, 0, 0, 0)
 FILE = "results-{:06d}.bin"  # file of a rank; pattern: `RESULTS`
 MAX_OPEN = 100  # files at a time: there is one per rank, and a process may open only some
+TEXT = 1 << 20  # bytes of history.csv written at a time
 
 
 class Result(NamedTuple):
@@ -38,7 +40,7 @@ class Result(NamedTuple):
 
 
 class Results:
-    """The records of a run's labels; `index` (n_labels, 3) has file number, position and number of kept weights of each."""
+    """The records of a run's labels; `index` (n_labels, 4): file number, position, kept weights, bytes of text of each."""
 
     def __init__(self, comm: mpi.Comm, folder: Path, n_labels: int, precision: str, drop: float = 0.0) -> None:
         """Weights smaller than `drop` are discarded; `precision` is one of `hpcml.model.linear.PRECISIONS`."""
@@ -52,7 +54,7 @@ class Results:
         return np.asarray(self.index[:, 0] >= 0)
 
     def start(self, resume: bool) -> None:
-        records: list[tuple[int, tuple[int, int, int]]] = []
+        records: list[tuple[int, tuple[int, int, int, int]]] = []
         doing = f"reading {self.folder}"
         paths = mpi.run_on_root(self.comm, doing, lambda: list(self.folder.glob(RESULTS)))
         with mpi.agreed(self.comm, doing):
@@ -64,7 +66,7 @@ class Results:
                 with path.open("r+b") as file:
                     label, result = self._read_record(file)
                     while result is not None:
-                        records.append((label, (number, begin, result.weights.size)))
+                        records.append((label, (number, begin, result.weights.size, len(result.text))))
                         begin = file.tell()
                         label, result = self._read_record(file)
                     file.truncate(begin)  # after the last complete record
@@ -82,11 +84,10 @@ class Results:
         body = file.read(sum(sizes))
         if (zlib.crc32(body, zlib.crc32(head[: _SIZES.size])),) != _CRC.unpack_from(head, _SIZES.size):
             return -1, None
-        ends = np.cumsum(sizes).tolist()
-        numbers, weights = np.frombuffer(body[: ends[0]], "<f8"), np.frombuffer(body[ends[1] : ends[2]], self.weight_type)
-        if n_columns:
-            columns = np.frombuffer(body[ends[0] : ends[1]], _COLUMN)
-        else:  # of all columns
+        ends = list(accumulate(sizes))
+        numbers, weights = np.frombuffer(body, "<f8", sizes[0] // 8), np.frombuffer(body, self.weight_type, n_weights, ends[1])
+        columns = np.frombuffer(body, _COLUMN, n_columns, ends[0])
+        if not n_columns:  # of all columns
             columns = np.flatnonzero(mask_kept_weights(weights, 0.0)).astype(_COLUMN)
             weights = weights[columns]
         return label, Result(numbers, columns, weights, body[ends[2] :])
@@ -94,18 +95,20 @@ class Results:
     def add(self, label: int, numbers: np.ndarray, columns: np.ndarray | None, w: np.ndarray, text: bytes) -> None:
         """Append a finished label with its weights in ascending columns (None: all columns). Raises OSError."""
         w = np.ascontiguousarray(w, dtype=self.weight_type)
-        left = np.flatnonzero(mask_kept_weights(w, self.drop))
-        if columns is None and 2 * left.size >= w.size and not self.drop:
+        kept = mask_kept_weights(w, self.drop)
+        n_kept = int(np.count_nonzero(kept))
+        if columns is None and 2 * n_kept >= w.size and not self.drop:
             columns = np.zeros(0, _COLUMN)
-        else:
-            columns, w = (left if columns is None else columns[left]).astype(_COLUMN), w[left]
+        elif columns is None or n_kept < w.size:
+            left = np.flatnonzero(kept)
+            columns, w = (left if columns is None else columns[left]), w[left]
         head = _SIZES.pack(label, numbers.size, columns.size, w.size, len(text))
-        body = b"".join([numbers.astype("<f8").tobytes(), columns.tobytes(), w.tobytes(), text])
+        arrays = np.ascontiguousarray(numbers, "<f8"), np.ascontiguousarray(columns, _COLUMN), w
+        body = b"".join([*(array.data for array in arrays), text])
         if self._file is None:
             self._file = (self.folder / FILE.format(self.comm.rank)).open("ab")
-        self.index[label] = self.comm.rank, self._file.tell(), left.size
-        self._file.write(head + _CRC.pack(zlib.crc32(body, zlib.crc32(head))))
-        self._file.write(body)
+        self.index[label] = self.comm.rank, self._file.tell(), n_kept, len(text)
+        self._file.write(b"".join([head, _CRC.pack(zlib.crc32(body, zlib.crc32(head))), body]))
 
     def flush(self, to_disk: bool = True) -> None:
         if self._file is not None:
@@ -128,7 +131,7 @@ class Results:
         files: dict[int, BinaryIO] = {}
         try:
             for label in labels:
-                number, begin, _ = self.index[label].tolist()
+                number, begin, *_ = self.index[label].tolist()
                 if number not in files:
                     while len(files) >= MAX_OPEN:
                         files.pop(next(iter(files))).close()
@@ -139,32 +142,35 @@ class Results:
             for file in files.values():
                 file.close()
 
-    def write_labels(self, out: SlabFile, names: tuple[str, ...]) -> None:
-        """Write W and the numbers, named `names`, of all labels into a laid-out model file, after `share_index`. Collective."""
-        indptr = offsets(self.index[:, 2])
+    def write_labels(self, out: SlabFile, names: tuple[str, ...], history: SlabFile, header: bytes = b"") -> None:
+        """Write W and the numbers, named `names`, of all labels into a laid-out model file, and their texts after `header` into
+        `history`; call `share_index` first. Collective.
+        """
+        indptr, begins = offsets(self.index[:, 2]), offsets(self.index[:, 3]) + len(header)
         first, end = bounds_by_weight(indptr, self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
         numbers = np.zeros((end - first, len(names)))
 
         def read_rows() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            texts, begin = bytearray(), int(begins[first])
             for label, file in self._open_records(range(first, end)):
                 stored_label, result = self._read_record(file)
                 if stored_label != label or result is None:
                     raise DataError(f"{file.name}: damaged since it was written; continue with --resume")
                 numbers[label - first] = result.numbers
+                texts += result.text
+                if len(texts) >= TEXT or label == end - 1:
+                    history.write_bytes(begin, texts)
+                    texts, begin = bytearray(), int(begins[label + 1])
                 yield result.columns, result.weights
 
         with mpi.agreed(self.comm, f"writing {out.target}"):
-            if self.comm.rank == 0 and "W/indptr" in out.offsets:
-                out.write("W/indptr", 0, indptr)
+            if self.comm.rank == 0:
+                history.write_bytes(0, header)
+                if "W/indptr" in out.offsets:
+                    out.write("W/indptr", 0, indptr)
             write_rows(out, read_rows(), first, int(indptr[first]))
             for name, column in zip(names, numbers.T, strict=True):
                 out.write(name, first, column)
-
-    def texts(self) -> Iterator[bytes]:
-        for _, file in self._open_records(range(len(self.index))):
-            head = file.read(_SIZES.size + _CRC.size)
-            file.seek(sum(self._sizes(head)[:-1]), os.SEEK_CUR)
-            yield file.read(self._sizes(head)[-1])
 
     def _sizes(self, head: bytes) -> tuple[int, int, int, int]:
         _, n_numbers, n_columns, n_weights, n_text = _SIZES.unpack_from(head)

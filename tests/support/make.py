@@ -162,14 +162,15 @@ def model(
 
 
 def results_model(comm, path, results, names, n_columns, sparse):
-    """Collective. Write W and the columns `names` of the labels of `results` (hpcml.run.results) and return the path."""
+    """Collective. Write W and the columns `names` and the texts of the labels of `results`. Return the path."""
     results.share_index()
     n_weights = int(results.index[:, 2].sum()) if sparse else None
     sizes = len(results.index), n_columns, n_columns, results.weight_type.str
-    with new_file(comm, path) as out:
+    with new_file(comm, path) as out, new_file(comm, Path(path).with_suffix(".csv"), overwrite=True) as history:
         slabs = model_slabs(*sizes, n_weights=n_weights)
+        history.attach({})
         out.layout({name: slab for name, slab in slabs.items() if name.partition("/")[0] == "W" or name in names})
-        results.write_labels(out, names)
+        results.write_labels(out, names, history, b"header\n")
     return Path(path)
 
 

@@ -9,7 +9,6 @@ import json
 import shutil
 from collections.abc import Hashable, Mapping
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.compact import ColumnMap
 from hpcml.errors import DataError
-from hpcml.files.atomic import temporary_path, write_atomically
+from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped, stamp
 from hpcml.files.slabs import Slab, new_file, open_for_update
 from hpcml.files.untrusted import text_of
@@ -287,16 +286,15 @@ class LabelRun(Job):
             keys=self.keys,
             raw_input=self.raw_input,
         )
-        with new_file(comm, folder.model, overwrite=True) as out:
+        header = ",".join(("label", *self.history.columns, CPU_SECONDS)) + "\n"
+        # The model gets its name, which marks the run as finished, after the history.
+        with new_file(comm, folder.model, overwrite=True) as out, new_file(comm, folder.history, overwrite=True) as history:
             out.layout(slabs, describe)
+            history.attach({})
             with mpi.agreed(comm, f"writing {folder.model}"):
                 for name, values in tables.items():
                     out.write(name, 0, values)
-            results.write_labels(out, NUMBERS if self.certified else NUMBERS[:-1])
-            with mpi.agreed(comm, f"writing {folder.history}"):  # before the model gets its name, which marks the run as finished
-                if comm.rank == 0:
-                    header = ",".join(("label", *self.history.columns, CPU_SECONDS)) + "\n"
-                    write_atomically(folder.history, chain([header.encode()], results.texts()))
+            results.write_labels(out, NUMBERS if self.certified else NUMBERS[:-1], history, header.encode())
         with mpi.agreed(comm, f"finishing {folder.model}"):
             if comm.rank == 0:
                 folder.remove_checkpoints()

@@ -40,7 +40,8 @@ def check(folder, results, W, drop=0.0):
 
 def check_form(folder, results, W, drop, sparse):
     out = make.results_model(SELF, folder / f"{sparse}.h5", results, NAMES, N_COLUMNS, sparse)
-    assert b"".join(results.texts()) == b"".join(b"%d,1\n" % label * label for label in range(N_LABELS))
+    texts = [b"header\n", *(b"%d,1\n" % label * label for label in range(N_LABELS))]
+    assert out.with_suffix(".csv").read_bytes() == b"".join(texts)
     with h5py.File(out) as file:
         assert file["bias"][:].tolist() == [label + 0.5 for label in range(N_LABELS)]
         assert file["labels/steps"][:].tolist() == [7 * label for label in range(N_LABELS)]
@@ -56,6 +57,7 @@ def check_form(folder, results, W, drop, sparse):
 @pytest.mark.parametrize("written", [1, 20, 1000])
 def test_pieces_of_any_size(tmp_path, W, monkeypatch, written):
     monkeypatch.setattr("hpcml.model.linear.WRITTEN", written)
+    monkeypatch.setattr("hpcml.run.results.TEXT", written)
     results = results_in(tmp_path)
     add(results, W, *range(N_LABELS))
     check(tmp_path, results, W)
