@@ -15,19 +15,9 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-<<<<<<< HEAD
 DEFERRED = {"asyncio", "numpy.f2py", "numpy.testing", "sklearn.metrics", "sklearn.neighbors"}
-DEFERRED |= {"scipy.linalg", "scipy.sparse.linalg", "scipy.stats"}
+DEFERRED |= {"scipy.linalg", "scipy.sparse", "scipy.sparse.linalg", "scipy.stats"}
 ABSENT = frozenset({"cffi", "pandas"})
-=======
-DEFERRED = frozenset(
-    {
-        *("asyncio", "numpy.f2py", "numpy.testing", "scipy.linalg", "scipy.sparse", "scipy.stats"),
-        *("scipy.sparse.linalg", "sklearn.metrics", "sklearn.neighbors"),
-    }
-)
-ABSENT = frozenset({"cffi", "pandas"})
->>>>>>> write
 
 
 class _Deferred(ModuleType):
