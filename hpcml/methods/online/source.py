@@ -66,7 +66,7 @@ class DatasetSource(RowStream):
                     raise DataError(f"{self.name}: damaged dataset: Y/indptr decreases; see `hpcml info`")
                 n_positive = np.zeros(self.n_labels, dtype=np.int64)
                 kernels.count_labels(y_indptr, y_indices, rows, n_positive)
-                self.fingerprint = f"{dataset.fingerprint} {zlib.crc32(rows)}"
+                self.fingerprint = f"{dataset.fingerprint} {zlib.crc32(rows.data)}"
         self.rows, self.bounds = mpi.bcast_array(comm, rows), mpi.bcast_array(comm, bounds)
         self.n_rows, self.fingerprint = self.rows.size, comm.bcast(self.fingerprint)
         self.labels, self.names = choose_labels(comm, dataset, options, n_positive)
