@@ -979,6 +979,7 @@ def train(
     time_limit: float | None = None,
     profile: bool = False,
     dual_tol: float = 0.1,
+    no_scores: bool = False,
     comm: Comm | None = None,
     log: Log | None = None,
     signals: StopSignals | None = None,

@@ -29,7 +29,7 @@ import numpy as np
 from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation import decision_kernels as kernels
 from hpcml.evaluation.probabilities import probabilities
-from hpcml.kernels import elementary, elementwise
+from hpcml.kernels import elementary, elementwise, platt
 from hpcml.measures import Ranking, best_f1, f1
 from hpcml.partition import offsets
 
@@ -192,15 +192,15 @@ def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA)
         of_negatives, of_positives = (float(pair[0][group].sum()) for pair in sums)
         targets = np.repeat([1.0 / (of_negatives + 2.0), (of_positives + 1.0) / (of_positives + 2.0)], shape[1])[is_used]
         points = moments[is_used] / masses[is_used]
-        kernels.fit_sigmoid(points, masses[is_used], targets, none, prior[:2])
-        kernels.curvature(points, masses[is_used], *prior[:2], prior[2:])
+        platt.fit_sigmoid(points, masses[is_used], targets, none, prior[:2])
+        platt.curvature(points, masses[is_used], *prior[:2], prior[2:])
         prior[2:] /= of_positives
     priors[:, 2:] *= kappa
     # the sigmoid of each label, with Platt's targets of negatives and positives
     of_labels = 1.0 / (scores.n_rows - n_positive + 2.0), (n_positive + 1.0) / (n_positive + 2.0)
     fitted = np.empty((scores.n_labels, 2))
     flat = (values.ravel() for values in (x, scores.weights, np.stack(of_labels, axis=1)[scores.owner]))
-    kernels.fit_labels(2 * scores.indptr, *flat, priors[around.nearest], fitted)
+    platt.fit_labels(2 * scores.indptr, *flat, priors[around.nearest], fitted)
     # in terms of the labels' own scores: slope and offset of all labels, then those of the prior of the rarest labels
     slopes = np.append(fitted[:, 0], priors[0, 0]) / np.append(frame.scale, np.median(frame.scale))
     shifts = slopes * np.append(frame.shift, np.median(frame.shift))

@@ -236,7 +236,8 @@ def threshold(
     log: Log | None = None,
 ) -> ThresholdReport:
     """Find thresholds and write the model with them. Raises ConfigError, DataError, NonFiniteError. Collective over `comm`."""
-    stored = f"thresholds (measure {model.attrs.get('threshold_measure', '?')})" if "threshold" in model.labels else ""
+    is_chosen = "threshold" in model.labels and not model.has_own_thresholds
+    stored = f"thresholds (measure {model.attrs.get('threshold_measure', '?')})" if is_chosen else ""
 
     def find(split: str) -> tuple[tuple[Found], Columns, dict[str, str]]:
         result = find_thresholds(comm, model, dataset, split, search, log)

@@ -54,15 +54,18 @@ class PreviousRun:
     def __init__(self, model: Model, run: Path, data: Path) -> None:
         self.model, self.run, self.data = model, run, data  # the dataset may no longer exist
         self.unchanged: dict[int, int] = {}
+        self.has_scores = True  # all unchanged labels have counts of leave-one-out scores
 
     def match_labels(self, comm: mpi.Comm, problem: LabelProblem, log: Log) -> None:
         """Set `unchanged`. Collective over `comm`; raises DataError if the features differ."""
         with mpi.agreed(comm, f"comparing with {self.run}"):
             self.model.check_vocabulary(problem.dataset)
+            has_scores = self.model.scores is not None
         same, why = self._match_labels(comm, problem)
         trainable = np.flatnonzero(problem.trainable).tolist()
         if same is not None:
             self.unchanged = {k: same[k] for k in trainable if k in same}
+            self.has_scores = has_scores or not self.unchanged
             n_dropped = self.model.n_labels - len(set(self.unchanged.values()))
             n_renamed = sum(self.model.label_names[row] != problem.names[k] for k, row in self.unchanged.items())
             log(
@@ -73,6 +76,8 @@ class PreviousRun:
         else:
             log(f"{why}: training all {len(trainable)} labels")
         decisions = {"threshold": ("thresholds", "hpcml threshold"), "sigmoid_slope": ("sigmoids", "hpcml calibrate")}
+        if self.model.has_own_thresholds and self.has_scores:  # the new model has its own, too
+            del decisions["threshold"]
         if decided := [names for column, names in decisions.items() if column in self.model.labels]:
             what, how = map(" and ".join, zip(*decided, strict=True))
             log(f"note: the new model does not inherit the {what} of {self.run}; choose new ones with {how}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,12 +26,15 @@ from hpcml.files.hdf5 import (
     describe_matrix,
     map_dataset,
     matrix_slabs,
+    open_stamped,
+    readable,
     stamp,
     write_label_titles,
     write_strings,
 )
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.files.untrusted import read_strings
+from hpcml.leave_one_out.cells import COUNT_TYPES, N_CELLS, ScoreCounts
 from hpcml.model.combination import Combination, Rule
 from hpcml.model.raw_input import RawInput
 from hpcml.model.trained import SIGMOID, Trained
@@ -61,8 +65,12 @@ def model_slabs(
     certified: bool = False,
     n_weights: int | None = None,
     optional: Collection[str] = (),
+    n_cells: int | None = None,
 ) -> dict[str, Slab]:
-    """Return the numeric datasets of a model file; W is dense if `n_weights` is None, else CSR."""
+    """Return the numeric datasets of a model file; W is dense if `n_weights` is None, else CSR.
+
+    `n_cells` is the number of entries of the counts of leave-one-out scores, or None without them.
+    """
     per_label = {"f_min": "<f8", "steps": "<i4", "status": "<i4", "n_positive": "<i8", "visited": "<f8"}
     per_label |= {"gap": "<f8"} if certified else {}
     per_label |= {name: "<f8" for name in OPTIONAL if name in optional}
@@ -70,6 +78,9 @@ def model_slabs(
     tables = {"columns": Slab((n_features,), "<i4"), "factors": Slab((n_features,), "<f4")}
     dense = {"W": Slab((n_labels, n_columns), precision)}
     W = dense if n_weights is None else matrix_slabs("W", n_labels, n_weights, n_columns, precision)
+    if n_cells is not None:
+        slabs |= {f"scores/{name}": Slab((n_cells,), dtype) for name, dtype in COUNT_TYPES.items()}
+        slabs["scores/indptr"] = Slab((n_labels + 1,), "<i8")
     return {**W, **tables, "bias": Slab((n_labels,), "<f8"), **slabs}
 
 
@@ -257,6 +268,25 @@ class Model(Trained):
         if isinstance(self.W, SparseRows):
             self._check_rows(self.W)
 
+    @cached_property
+    def scores(self) -> ScoreCounts | None:
+        """Counts of the leave-one-out scores of the training rows, read on first access; None: the file has none.
+
+        Raises DataError.
+        """
+        with open_stamped(self.path, self.kind, "hpcml train") as file, readable(self.path, "hpcml train", self.kind):
+            if "scores" not in file:
+                return None
+            counts = ScoreCounts(*(map_dataset(self.path, file[f"scores/{name}"]) for name in ScoreCounts._fields))
+            sizes = [(self.n_labels + 1,)] + 3 * [(int(counts.indptr[-1]),)]
+            if [each.shape for each in counts] != sizes or counts.indptr[0] != 0 or (np.diff(counts.indptr) < 0).any():
+                raise ValueError("inconsistent sizes of scores")
+            if [each.dtype.str for each in counts] != ["<i8", *COUNT_TYPES.values()]:
+                raise ValueError("invalid types of scores")
+            if counts.cells.size and not 0 <= counts.cells.min() <= counts.cells.max() < N_CELLS:
+                raise ValueError("invalid cells of scores")
+            return counts
+
     def _non_finite_error(self, label: int) -> NonFiniteError:
         name = self.label_names[int(label)]
         return NonFiniteError(f"{self.path}: a weight of label {name!r} is not a finite number; train it again")
@@ -286,10 +316,12 @@ class Model(Trained):
         Returns
         -------
         Model
-            `row`, `rows`, `weights` and `weight_matrix` skip the small weights and round; `W` still holds all weights.
+            `row`, `rows`, `weights` and `weight_matrix` skip the small weights and round; `W` still holds all weights. It has no
+            leave-one-out scores.
         """
         out = copy.copy(self)
         out.half, out.below = half, max(self.below, below, HALF_BELOW if half else 0.0)
+        out.scores = None  # those of other weights
         return out
 
     def row(self, label: int) -> tuple[np.ndarray, np.ndarray]:

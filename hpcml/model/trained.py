@@ -20,6 +20,7 @@ from hpcml.model.training_keys import TrainingKeys
 
 SIGMOID = ("sigmoid_slope", "sigmoid_offset")  # columns labels/* that map scores to probabilities
 THRESHOLDS = ("threshold_measure", "threshold_method", "threshold_split")  # attributes of a model with thresholds
+LEAVE_ONE_OUT = "leave-one-out"  # threshold_method of a training's own thresholds
 CALIBRATION = ("calibration_method", "calibration_split")  # attributes of a calibrated model
 LOG_ODDS = "logistic"  # the loss whose scores are log-odds
 
@@ -79,6 +80,11 @@ class Trained:
             return RawInput.read(file, self.n_features, self.vocabulary)
 
     @property
+    def has_own_thresholds(self) -> bool:
+        """Whether the thresholds are those of the training, from leave-one-out scores."""
+        return "threshold" in self.labels and self.attrs.get(THRESHOLDS[1]) == LEAVE_ONE_OUT
+
+    @property
     def threshold_source(self) -> str:
         """Origin of the thresholds as text; "" if they are all 0 by default."""
         if self.threshold is not None:
@@ -86,6 +92,8 @@ class Trained:
         if "threshold" not in self.labels:
             return ""
         measure, method, split = (str(self.attrs.get(name, "?")) for name in THRESHOLDS)
+        if self.has_own_thresholds:
+            return f"from leave-one-out scores of split {split} (measure {measure})"
         return f"chosen on split {split} (measure {measure}, method {method})"
 
     @property

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcml.errors import ConfigError, OptionError
+from hpcml.leave_one_out.cells import MOST_BYTES
 from hpcml.log import plural, size
 from hpcml.methods.linear.layout import PROGRAM_BYTES, VALUE_BYTES, Sharding, fewest_shards, lanes_that_fit
 from hpcml.methods.linear.method import LinearMethod
@@ -97,11 +98,13 @@ def _linear_requirements(method: LinearMethod, sizes: Sizes, cluster: Cluster, o
     n_groups = n_ranks // shards
     ranks = f"{shards} ranks that share the rows" if shards > 1 else "one rank with all rows"
     weights = (sizes.n_columns - bool(options.bias)) * weight_bytes
+    counts = MOST_BYTES + 8 if method.leaves_out(options) else 0  # of leave-one-out scores, and a threshold
     return Requirements(
         layout=f"{plural(n_groups, 'group')} of {ranks}, {plural(lanes, 'label')} per pass",
         own_bytes=own,
         shared_bytes=shared,
-        model_bytes=sizes.n_positive.size * (weights + 64) + 8 * sizes.n_features,  # weights, and the column of each feature
+        model_bytes=sizes.n_positive.size * (weights + counts + 64)
+        + 8 * sizes.n_features,  # weights, and the column of each feature
         n_groups=n_groups,
         shards=shards,
         n_lanes=lanes,

@@ -23,6 +23,7 @@ from hpcml import mpi
 from hpcml.errors import OptionError
 from hpcml.log import Log, plural
 from hpcml.methods.linear.layout import plan_streaming
+from hpcml.methods.linear.left_out import count_left_out
 from hpcml.methods.linear.load import load
 from hpcml.methods.linear.panels import PanelSolver
 from hpcml.methods.linear.solver import SparseWeightsOf, warm_up
@@ -80,12 +81,13 @@ def _train_some_labels(
         risk.start_from(comm, problem.names, problem.origin())
         with mpi.groups_agreed(comm):
             columns.tables(problem.loaded_by)
+        count = partial(count_left_out, drop=options.drop or 0.0) if method.leaves_out(options) else None
         n_lanes, _, streamed = plan_streaming(comm, problem, options, needs.n_lanes, 0, session.log)
         risk.chunk_values, risk.kept_values = streamed
         with mpi.agreed(comm, "allocating the weights"):
             solver = method.solver(risk, problem.labels, n_lanes, options)
         with mpi.node_first(comm):
-            warm_up(method.solver, risk, options)
+            warm_up(method.solver, risk, options, count)
         loaded, shards = time.process_time(), problem.rows.comm.size
         n_positive = problem.rows.n_positive[problem.labels]
         labels = np.argsort(-n_positive, kind="stable")
@@ -94,16 +96,19 @@ def _train_some_labels(
         blocks = list(_choose_blocks(labels, n_lanes, refilled))
         sample = f"{plural(sum(map(len, blocks)), 'label')} of {labels.size:,}"
         session.log(f"training {sample} to measure the time")
-        points, tail = [], 0.0  # by block: positive rows, seconds and weights per label
+        points, tail = [], 0.0  # by block: positive rows, seconds and bytes in the model per label
+        weight_bytes = 4 + risk.weight_type.itemsize  # a column and a weight
         clock = time.perf_counter if any(streamed) else time.process_time
         for block in blocks:
-            steps, n_weights, n_turns, started = list[int](), 0, 0, clock()
+            steps, n_bytes, n_turns, started = list[int](), 0, 0, clock()
             with mpi.groups_agreed(comm), closing(solver.solve(block.tolist(), NEVER)) as turns:
-                for finished in turns:
+                for finished in turns if count is None else count(turns, risk, solver, NEVER):
                     n_turns += 1
                     for label in finished:  # with the copy of weights and the history as text, as for a run folder
                         w = label.w.values if isinstance(label.w, SparseWeightsOf) else np.ascontiguousarray(label.w)
-                        n_weights += int(np.count_nonzero(mask_kept_weights(w, options.drop or 0.0)))
+                        n_bytes += weight_bytes * int(np.count_nonzero(mask_kept_weights(w, options.drop or 0.0))) + len(
+                            label.scores
+                        )
                         steps.append(label.steps)
                         for step in label.history:
                             method.history.line(step)
@@ -114,15 +119,14 @@ def _train_some_labels(
             if refilled:  # the last labels leave lanes empty, once per training
                 each = float(np.mean(steps)) / n_lanes * seconds_of_block / n_turns
                 tail = max(0.0, seconds_of_block - n_done * each)
-            points.append((float(n_positive[block[:n_done]].mean()), mpi.allreduce_max(comm, each), n_weights / n_done))
+            points.append((float(n_positive[block[:n_done]].mean()), mpi.allreduce_max(comm, each), n_bytes / n_done))
         tail, shared = mpi.allreduce_max(comm, tail), shards / needs.shards
         x, *values = np.array(sorted(points)).T if points else np.ones((3, 1))
-        seconds, weights = (np.interp(np.log(n_positive[labels]), np.log(x), y) for y in values)
+        seconds, size = (np.interp(np.log(n_positive[labels]), np.log(x), y) for y in values)
         dealt = np.zeros(-(-labels.size // needs.n_groups) * needs.n_groups)
         dealt[: labels.size] = seconds  # dealt in turn, the most frequent labels first
         busy = float(dealt.reshape(-1, needs.n_groups).sum(axis=0).max()) if labels.size else 0.0
-        weight_bytes = 4 + risk.weight_type.itemsize  # a column and a weight
-        model_bytes = int(weight_bytes * weights.sum()) + 72 * n_positive.size + 8 * problem.rows.n_features
+        model_bytes = int(size.sum()) + (72 if count is None else 88) * n_positive.size + 8 * problem.rows.n_features
         if "combination" not in risk.about:
             model_bytes = min(model_bytes, needs.model_bytes)  # sparse or dense
         load_seconds = mpi.allreduce_max(comm, loaded - began)

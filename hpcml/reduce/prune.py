@@ -44,6 +44,7 @@ class Pruning(ReportedResult):
     n_labels: int
     n_rows: int
     seen: SeenRows  # rows of the split that the model was trained on
+    lost_scores: bool  # the model has leave-one-out scores, and the pruned one that is written has not
 
     def describe(self) -> Iterator[str]:
         """Return a table with a line per magnitude, and warnings about labels without weights."""
@@ -59,6 +60,8 @@ class Pruning(ReportedResult):
         for line in self.lines:
             if line.n_emptied:
                 yield f"below {line.below:g}: {empty_labels_warning(line.n_emptied, self.n_labels, '--below')}"
+        if self.lost_scores:
+            yield "note: the pruned model keeps the thresholds, but not the leave-one-out scores, because its weights differ"
 
 
 def prune(
@@ -104,4 +107,5 @@ def prune(
             copy_labels(comm, out, [lambda: pruned], [model.n_labels], model.label_names, model.label_titles)
     if output is not None:
         log(f"{output}: {plural(n_weights, 'weight')} of {plural(model.n_labels, 'label')}")
-    return Pruning(model.path, dataset.path, split, lines, model.n_labels, result.n_rows, result.seen)
+    lost_scores = output is not None and model.scores is not None
+    return Pruning(model.path, dataset.path, split, lines, model.n_labels, result.n_rows, result.seen, lost_scores)

@@ -77,6 +77,7 @@ def _read_part(run: Path) -> _Part:
     facts = training_attributes(model.attrs) | {
         "form of the weights": f"{model.precision}, {model.n_columns} columns",
         "columns about labels": ", ".join(model.labels),
+        "leave-one-out scores": model.scores is not None,
         **{name: hashlib.sha256(getattr(model, name)).hexdigest() for name in ("columns", "factors")},
     }
     titles = model.label_titles or [""] * model.n_labels

@@ -67,6 +67,27 @@ def test_labels_with_the_same_rows_share_a_rank_and_a_resumed_run_keeps_their_bi
         train("dual", comm, data, mpi_tmp_path / "stopped", options | {"time_limit": 1e-9})
     resumed = train("dual", comm, data, mpi_tmp_path / "stopped", options, resume=True)
     assert resumed.model.read_bytes() == report.model.read_bytes()
+    for label in range(40):
+        _, n_rows, n_positives = model.scores.row(label)
+        assert (n_rows.sum(), n_positives.sum()) == (60, 1)
+    without = Model(train("dual", comm, data, mpi_tmp_path / "without", options | {"no_scores": True}).model)
+    assert without.scores is None and not without.thresholds.any() and model.threshold_source and model.thresholds.all()
+    np.testing.assert_array_equal(without.W, model.W)
+
+
+def test_scores_of_ranks_that_share_the_rows(comm, mpi_tmp_path):
+    X, Y = random_data(4, 60, 30, 3, density=0.3)
+    data = dataset_for_all(comm, mpi_tmp_path / "data.h5", X, Y)
+    options = {"dual_tol": 1e-4, "max_gap": 1e-7}
+    shared = Model(train("dual", comm, data, mpi_tmp_path / "shared", options | {"ranks_per_group": comm.size}).model).scores
+    own = Model(train("dual", comm, data, mpi_tmp_path / "own", options).model).scores
+    for label in range(3):
+        counts = np.zeros((2, 2, 242), int)
+        for each, scores in zip(counts, (shared, own), strict=True):
+            cells, *numbers = scores.row(label)
+            each[:, cells] = numbers
+        assert counts.sum(axis=2).tolist() == [[60, Y[:, label].nnz]] * 2
+        assert np.abs(np.cumsum(counts[0] - counts[1], axis=1)).max() <= 2  # a score may be on the other side of an edge
 
 
 def values_at(data, options, model):

@@ -14,7 +14,7 @@ TOP = Path(hpcml.__file__).parent
 ORDER = [
     {"errors", "log", "rng", "partition", "slices", "options", "signals", "deferred", "loading", "launcher", "version"},
     {"files", "mpi", "kernels"},
-    {"data", "losses", "measures"},
+    {"data", "losses", "measures", "leave_one_out"},
     {"model"},
     {"run"},
     {"estimators"},  # shared by the estimators of all methods

@@ -230,10 +230,11 @@ class RareLabelSolver:
         certificate = float(primal), float(bound), float(sums[certify.MOST, 0] - sums[certify.LEAST, 0])
         unchanged = label.ignores_none and not label.any_dual_changed
         is_at_precision = unchanged or self.pass_tolerance * label.tolerance < PRECISE
-        weights = label.columns, label.weights
+        weights: Any = label.columns, label.weights
         result = self.finish_label(label, costs[:, 0], certificate, is_at_precision, self.max_gap, lambda copy: weights)
         if result is not None:
-            return result._replace(w=self._to_sparse(result.w))
+            above = self.candidates[0][:n].copy() if result.w is weights else None
+            return result._replace(w=self._to_sparse(result.w), above=above)
         seen, alpha, positive, near, scores, _ = (array[:n] for array in self.candidates)
         missing = np.flatnonzero((near != 0) & (alpha == 0))
         if missing.size > label.n_added:

@@ -22,7 +22,7 @@ from hpcml.methods.dual.newton import MOST_COLUMNS
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.panel import EMPTY_LABEL, HALF, State, Training
 from hpcml.methods.dual.rare import VALUES_PER_POSITIVE
-from hpcml.methods.linear.layout import Sharding
+from hpcml.methods.linear.layout import LANES, Sharding
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.settings import LAMBDA, Axis, Fitted, Setting
@@ -45,11 +45,12 @@ def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int
     Per row: indptr, norm, weight, order, flags, float64 scores, and duals of a panel, of its start, and of up to two panels between
     rounds. Per column: weights likewise, those of a label being written, up to 8 float64, and with several ranks the weights before
     a pass. On one rank, rare labels take 42 bytes per row, 16 per column, and an index of the values in rare columns, counted as
-    half of all. Newton's method takes 24 bytes per row and 8 per pair of columns.
+    half of all. Newton's method takes 24 bytes per row and 8 per pair of columns. Leave-one-out scores take 25 bytes per row,
+    and per column 16 and the float32 weights of a panel.
     """
     newton = 24 * n_rows // shards + 8 * n_columns * n_columns if n_columns <= MOST_COLUMNS else 0
     copies = (2 if shards > 1 else 1) * n_lanes + 2
-    row, column = 32 + (n_lanes + 2) * weight_bytes + 8 * n_lanes, 8 * min(n_lanes, HALF) + copies * weight_bytes
+    row, column = 57 + (n_lanes + 2) * weight_bytes + 8 * n_lanes, 16 + 4 * LANES + 8 * min(n_lanes, HALF) + copies * weight_bytes
     if shards == 1:
         row, column, n_values = row + 42, column + 16, n_values + n_values // 2 * (n_values >= VALUES_PER_POSITIVE)
     between = 2 * n_lanes * ((weight_bytes + 1) * n_rows // shards + weight_bytes * n_columns)  # rounds: weights, duals, flags
@@ -141,5 +142,6 @@ METHOD = LinearMethod(
     axes=(LAMBDA, WEIGHT),
     fitter=DualFitter,
     copies=True,
+    leaves_out=lambda options: not options.no_scores and options.loss == "squared-hinge",
     chunk=CHUNK_VALUES,
 )

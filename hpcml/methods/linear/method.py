@@ -25,4 +25,5 @@ class LinearMethod:
     fitter: Callable[..., Any] = SolverFitter  # (method, risk, settings, options, n_lanes): fits labels at several settings
     costs: Callable[[np.ndarray, Any], np.ndarray] | None = None  # (positive rows, options): see `run.shares_of`
     copies: bool = False  # the solver copies the result of a label to labels with the same positive rows
+    leaves_out: Callable[[Any], bool] = lambda options: False  # counts leave-one-out scores; then `solver.costs_of` gives C
     chunk: int = 0  # values per shuffled chunk, if rows can be streamed

@@ -42,6 +42,7 @@ class TrainReport:
     profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, by rank (--profile)
     n_kept: int = 0  # labels with models of an earlier run
     cpu_seconds: float = 0.0  # of all ranks since training started or resumed
+    has_own_thresholds: bool = False
 
     def __str__(self) -> str:
         n_new = self.n_labels - self.n_kept
@@ -73,6 +74,8 @@ class TrainReport:
                 lines.append(f"warning: {statement}; the gap of {share} is above {100 * self.gap_limit:.3g} % ({self.advice})")
             else:
                 lines.append(f"certified: {statement}")
+        if self.has_own_thresholds:
+            lines.append("the thresholds of the labels are from leave-one-out scores of the training rows")
         for rank, seconds in enumerate(self.profile):
             lines.append(f"rank {rank}: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in seconds.items() if value))
         return joined(lines)
@@ -126,5 +129,6 @@ def read_report(
                 profile=profiles,
                 n_kept=len(kept),
                 cpu_seconds=cpu_seconds,
+                has_own_thresholds=model.has_own_thresholds,
             )
     return folder.comm.bcast(report)

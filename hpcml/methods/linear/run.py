@@ -22,6 +22,8 @@ from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped, stamp
 from hpcml.files.slabs import Slab, new_file, open_for_update
 from hpcml.files.untrusted import text_of
 from hpcml.kernels import elementwise
+from hpcml.leave_one_out.cells import constant_counts, pack_cells
+from hpcml.leave_one_out.decide import decide, order_by_frequency
 from hpcml.log import plural, size
 from hpcml.methods.linear.layout import labels_of_group
 from hpcml.methods.linear.load import LabelProblem
@@ -30,6 +32,7 @@ from hpcml.methods.linear.settings import Chosen
 from hpcml.methods.linear.solver import CPU_SECONDS, DEGENERATE, HISTORY, Finished, Packed, Solver, SparseWeightsOf
 from hpcml.model.linear import describe_model, is_smaller_sparse, model_slabs, training_attributes
 from hpcml.model.raw_input import RawInput
+from hpcml.model.trained import LEAVE_ONE_OUT, THRESHOLDS
 from hpcml.model.training_keys import training_keys
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.driver import Driver, Job
@@ -99,6 +102,7 @@ class LabelRun(Job):
         options: LinearOptions,
         origin: dict[str, object],
         chosen: Chosen | None,
+        has_scores: bool,
     ) -> None:
         self.driver, self.problem, self.rows, self.labels = driver, problem, problem.rows, problem.labels
         self.comm, self.options, self.folder = driver.comm, options, folder
@@ -106,7 +110,7 @@ class LabelRun(Job):
         weight_type = problem.objective.weight_type
         self.results = Results(self.comm, folder.checkpoints, self.labels.size, weight_type.str, options.drop or 0.0)
         self.leads = self.rows.comm.rank == 0  # writes for its group
-        self.origin, self.chosen = origin, chosen
+        self.origin, self.chosen, self.has_scores = origin, chosen, has_scores
         self.must_match = origin | {"shape": [len(problem.names), n_columns]}
         self.n_positive, self.total = problem.n_positive, self.labels.size
         self.shares, self.share_done = shares_of(problem, options), 0.0  # share_done: by this rank
@@ -174,7 +178,9 @@ class LabelRun(Job):
         with mpi.agreed(self.comm, f"writing {self.folder.checkpoints}"):
             for label in np.flatnonzero(~trainable & ~done).tolist() if self.comm.rank == 0 else ():
                 constant = SparseWeightsOf(np.zeros(0, np.int64), np.zeros(0), 1.0 if self.n_positive[label] else -1.0)
-                self._write_label(Finished(label, constant, 0.0, DEGENERATE, 0, 0.0, []))
+                positive = bool(self.n_positive[label])
+                scores = constant_counts(self.rows.n_global, positive) if self.has_scores else b""
+                self._write_label(Finished(label, constant, 0.0, DEGENERATE, 0, 0.0, [], scores=scores))
         in_training = np.flatnonzero(~done[continued])
         waiting = np.setdiff1d(np.flatnonzero(trainable & ~done), continued)
         number, n_groups = self.problem.group
@@ -195,7 +201,8 @@ class LabelRun(Job):
             for label in labels:
                 row = previous.unchanged[label]
                 numbers = np.array([model.bias[row], *(model.labels[name][row] for name in names)])
-                self.results.add(label, numbers, *model.row(row), b"")
+                scores = pack_cells(*model.scores.row(row)) if self.has_scores and model.scores is not None else b""
+                self.results.add(label, numbers, *model.row(row), b"", scores)
         self.n_done += len(labels)
         self.share_done += float(self.shares[labels].sum())
 
@@ -213,7 +220,7 @@ class LabelRun(Job):
             w, bias = done.w[:n_columns], done.w[-1] if self.rows.bias else 0.0
         numbers = [bias, done.f, done.steps, done.status, done.visited, *([done.gap or 0.0] if self.certified else [])]
         lines = self.history.lines(self.problem.names[done.label], done.history, cpu_seconds)
-        self.results.add(done.label, np.array(numbers, dtype=np.float64), columns, w, lines)
+        self.results.add(done.label, np.array(numbers, dtype=np.float64), columns, w, lines, done.scores)
         self.n_done += 1
         self.share_done += float(self.shares[done.label])
 
@@ -266,6 +273,7 @@ class LabelRun(Job):
         risk, tables, slabs = problem.objective, dict[str, np.ndarray](), dict[str, Slab]()
         about = training_attributes({"method": problem.method_name, "split": problem.split} | risk.describe(options))
         about |= {**self.origin, **risk.about, **({} if self.chosen is None else self.chosen.about)}
+        about |= dict(zip(THRESHOLDS, ("label", LEAVE_ONE_OUT, problem.split), strict=True)) if self.has_scores else {}
         columns = {} if self.chosen is None else {f"labels/{name}": values for name, values in self.chosen.columns.items()}
         n_weights, width = int(results.index[:, 2].sum()), risk.row_width(self.rows.n_columns - self.rows.bias)
         precision = results.weight_type.str
@@ -275,7 +283,9 @@ class LabelRun(Job):
                 with open_stamped(folder.start, "checkpoint", "hpcml train") as file:
                     tables = {name: map_dataset(folder.start, file[name]) for name in ("columns", "factors")}
                 sizes = (self.total, self.rows.n_features, width, precision, self.certified, n_weights if is_sparse else None)
-                slabs = model_slabs(*sizes, [name.removeprefix("labels/") for name in columns])
+                n_cells = int(results.index[:, 4].sum()) if self.has_scores else None
+                optional = [name.removeprefix("labels/") for name in columns] + ["threshold"] * self.has_scores
+                slabs = model_slabs(*sizes, optional, n_cells)
                 tables |= columns | {"labels/n_positive": problem.n_positive}
         describe = partial(
             describe_model,
@@ -294,7 +304,13 @@ class LabelRun(Job):
             with mpi.agreed(comm, f"writing {folder.model}"):
                 for name, values in tables.items():
                     out.write(name, 0, values)
-            results.write_labels(out, NUMBERS if self.certified else NUMBERS[:-1], history, header.encode())
+            names = NUMBERS if self.certified else NUMBERS[:-1]
+            first, counts = results.write_labels(out, names, history, header.encode())
+            if self.has_scores:
+                order = order_by_frequency(problem.n_positive, problem.names)
+                decision = decide(comm, counts, first, problem.n_positive, self.rows.n_global, order)
+                with mpi.agreed(comm, f"writing {folder.model}"):
+                    out.write("labels/threshold", first, decision.thresholds)
         with mpi.agreed(comm, f"finishing {folder.model}"):
             if comm.rank == 0:
                 folder.remove_checkpoints()

@@ -14,6 +14,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.files.table import format_csv
 from hpcml.kernels.lanes import WIDTHS
+from hpcml.leave_one_out import decide
 from hpcml.methods.linear.objective import Risk
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER, Stop
@@ -58,6 +59,8 @@ class Finished(NamedTuple):
     visited: float  # mean share of the rows visited per step
     history: list[tuple[float, ...]]
     gap: float | None = None  # (f − bound) / f, if certified
+    scores: bytes = b""  # counts of the leave-one-out scores (`hpcml.leave_one_out`)
+    above: np.ndarray | None = None  # ascending rows that include all with scores above −1, if known
 
 
 Turns = Generator[list[Finished], None, None]
@@ -114,12 +117,15 @@ def lanes_of(finished: Sequence[Finished], n_columns: int) -> tuple[np.ndarray, 
     return w.reshape(-1), width, intercepts
 
 
-def warm_up(make: Callable[..., Solver], risk: Risk, options: Any) -> None:
+def warm_up(make: Callable[..., Solver], risk: Risk, options: Any, sink: Callable[..., Turns] | None = None) -> None:
     small, options = small_problem(risk, options)
     solver = make(small, np.arange(2), 2, options)
-    for _ in solver.solve([0, 1], NEVER):
+    turns = solver.solve([0, 1], NEVER)
+    for _ in turns if sink is None else sink(turns, small, solver, NEVER):
         pass
     solver.compile_rest(risk)
+    if sink is not None:
+        decide.warm_up()
 
 
 def small_problem(risk: Risk, options: Any) -> tuple[Risk, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcml import mpi
 from hpcml.log import plural
 from hpcml.methods.linear.layout import lanes_that_fit, plan_streaming
+from hpcml.methods.linear.left_out import count_left_out
 from hpcml.methods.linear.load import LabelProblem, load
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.report import TrainReport, read_report
@@ -67,7 +69,8 @@ def train(
         driver = Driver(comm, rows.comm, session.signals, options.time_limit, options.checkpoint_every, n_values, spent)
         driver.profile = profile
         with profile("start"):  # the labels' costs need kernels
-            run = LabelRun(driver, problem, folder, options, origin, chosen)
+            has_scores = chosen is None and linear.leaves_out(options) and (earlier is None or earlier.has_scores)
+            run = LabelRun(driver, problem, folder, options, origin, chosen, has_scores)
         with profile("write"):
             run.start(state == UNFINISHED, columns, stop_at(session.signals, "writing the columns of the features"))
         del columns
@@ -86,10 +89,14 @@ def train(
             n_lanes, run.chunk_values, streamed = plan_streaming(comm, problem, options, n_lanes, run.chunk_values, log)
             risk = problem.objective
             risk.chunk_values, risk.kept_values = streamed
+            count = None
             if chosen is None:
                 with mpi.agreed(comm, "making room for the weights"):
                     run.solver = linear.solver(risk, labels, n_lanes, options)
                 turns = run.solver.solve(waiting, driver)
+                if has_scores:
+                    count = partial(count_left_out, drop=options.drop or 0.0)
+                    turns = count(turns, risk, run.solver, driver)
             else:  # labels in training are not checkpointed
                 turns = solve_by_setting(linear, risk, labels, n_lanes, options, chosen, waiting, driver)
 
@@ -111,7 +118,7 @@ def train(
             # All ranks at once: a kernel that is not in the cache is compiled by one of them (`kernels.cache`). One rank before the
             # others takes 0.25 s longer with a filled cache.
             with profile("start"):
-                warm_up(linear.solver, risk, options)
+                warm_up(linear.solver, risk, options, count)
             with mpi.groups_agreed(comm):
                 for row in continued:
                     run.restore(row, checkpoint)
@@ -120,6 +127,7 @@ def train(
                 run.flush()
         with profile("write"):
             run.write_model()
-        report = read_report(folder, problem, options, unchanged, driver.seconds, comm.allreduce(driver.cpu_seconds))
+        cpu_seconds = comm.allreduce(driver.cpu_seconds)
+        report = read_report(folder, problem, options, unchanged, driver.seconds, cpu_seconds)
         log.detail(f"{report.mean_steps:.1f} iterations a label, {100 * report.visited:.0f} % of the rows visited in each")
         return report

@@ -58,7 +58,7 @@ def convert_set(name: str, folder: Path, most_rows: int) -> tuple[Path, Path]:
 
 
 def judge(model: Path, files: tuple[Path, Path]) -> dict[str, float]:
-    judged = hpcml.evaluate(model, files[1], split="test" if files[0] == files[1] else "all")
+    judged = hpcml.evaluate(model, files[1], split="test" if files[0] == files[1] else "all", threshold=0.0)
     return {"map": round(judged.macro("average_precision"), 4), "f1": round(judged.macro("f1"), 4), "test_rows": judged.n_rows}
 
 

@@ -50,7 +50,9 @@ def run(scratch: Path, data: Path, *, min_positives: int = 3, seed: int = 0) -> 
             judged = model if measure == "0" else scratch / "with-thresholds.h5"
             if measure != "0":
                 hpcml.threshold(model, parts, measure, method=how, output=judged, force=True)
-            evaluation = hpcml.evaluate(judged, parts, split="test", labels=range(W.shape[0]))  # none that are too rare to train
+            zero = 0.0 if measure == "0" else None
+            # without labels that are too rare to train
+            evaluation = hpcml.evaluate(judged, parts, split="test", labels=range(W.shape[0]), threshold=zero)
             values = {"macro": evaluation.macro("f1"), "micro": evaluation.micro["f1"], "instance": evaluation.instance_f1}
             values |= {f"{line.percent} %": line.instance_f1 for line in evaluation.by_frequency}
             thresholds = measure + ("" if how == "search" else f", {how}")

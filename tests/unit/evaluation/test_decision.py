@@ -9,8 +9,8 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from support import oracles_thresholds as oracles
 
 from hpcml.errors import DataError, NonFiniteError
-from hpcml.evaluation import decision_kernels as kernels
 from hpcml.evaluation.decision import KAPPA, TAU, decide, decide_together, own_threshold, summarise
+from hpcml.kernels import platt
 from hpcml.measures import MEASURES, auc, average_precision
 
 
@@ -63,7 +63,7 @@ def test_a_sigmoid_is_platts(seed, n, offset):
     truth[:2] = True, False
     n_positive, out = int(truth.sum()), np.empty(2)
     targets = np.where(truth, (n_positive + 1) / (n_positive + 2), 1 / (n - n_positive + 2))
-    kernels.fit_sigmoid(scores.astype(np.float64), np.ones(n), targets, np.zeros(5), out)
+    platt.fit_sigmoid(scores.astype(np.float64), np.ones(n), targets, np.zeros(5), out)
     peer = _SigmoidCalibration().fit(scores.astype(np.float64), truth)
     if -peer.a_ >= 0:
         assert sigmoid(scores, out) == pytest.approx(peer.predict(scores.astype(np.float64)), abs=2e-3)

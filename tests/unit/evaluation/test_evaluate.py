@@ -189,7 +189,7 @@ def test_weights_of_all_labels_and_of_some(made):
 def test_measures_are_those_of_evaluate(made):
     *_, dataset, model = made
     scores = dataset.matrix("test") @ model.weight_matrix().T + model.bias
-    found, expected = hpcml.evaluate_scores(scores, dataset.labels("test")), hpcml.evaluate(model.path, dataset.path)
+    found, expected = hpcml.evaluate_scores(scores, dataset.labels("test")), hpcml.evaluate(model.path, dataset.path, threshold=0.0)
     for name, values in found.values.items():
         np.testing.assert_allclose(values, expected.values[name], rtol=1e-12)
         assert found.macro(name) == pytest.approx(expected.macro(name))

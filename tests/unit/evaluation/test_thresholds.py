@@ -212,7 +212,7 @@ def columns_and_source(path, what):
 @pytest.mark.parametrize(
     ("what", "source", "differs"),
     [
-        ("thresholds", "chosen on split valid (measure label, method search)", "threshold_measure .none; label"),
+        ("thresholds", "chosen on split valid (measure label, method search)", "threshold_method .leave-one-out; search"),
         ("probabilities", "calibrated (sigmoid, on split valid)", "calibration_method .none; sigmoid"),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 from support import make
 from support.converted import check_refusal
+from support.training import train
 
 from hpcml import mpi
 from hpcml.commands.prune import Prune
@@ -104,6 +105,16 @@ def test_the_model_of_the_last_magnitude_is_written(files, tmp_path, sparse):
     assert (few.label_names, few.vocabulary, few.attrs["method"]) == (whole.label_names, whole.vocabulary, "probe")
     assert few.bias.tolist() == whole.bias.tolist()
     assert all(np.array_equal(few.labels[name], values) for name, values in whole.labels.items())
+
+
+def test_a_pruned_model_has_no_leave_one_out_scores(files, tmp_path):
+    data, *_ = files
+    assert "leave-one-out" not in str(run(files, [0.1], tmp_path / "none.h5"))
+    trained = train("dual", None, data, tmp_path / "run", {}).model
+    assert Model(trained).scores is not None
+    assert "leave-one-out" not in str(run((data, trained), [0.1]))
+    assert "but not the leave-one-out scores" in str(run((data, trained), [0.1], tmp_path / "few.h5"))
+    assert Model(tmp_path / "few.h5").scores is None
 
 
 def test_pruning_twice_gives_the_same_file(files, tmp_path):

@@ -200,7 +200,7 @@ def test_thresholds_are_probabilities(served, tmp_path):
     with DataFile(data) as dataset:
         calibrate(SELF, open_model(tmp_path / "hinge"), dataset, "all")
     with h5py.File(tmp_path / "hinge" / "model.h5", "r+") as file:
-        file["labels/threshold"] = np.array([-0.3, 0.2, 0.05])
+        file["labels/threshold"][...] = np.array([-0.3, 0.2, 0.05])
         slope, offset = (file[f"labels/sigmoid_{name}"][:] for name in ("slope", "offset"))
     app = app_of(tmp_path / "hinge")
     results = ask(app, "POST", SUGGEST, {"text": "the ship and the court"}).json["results"]

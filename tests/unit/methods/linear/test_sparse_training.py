@@ -32,7 +32,7 @@ def train(method, data, run, **options):
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("method", minimisers())
 def test_training_sparse_is_training_and_pruning(data, tmp_path, method, precision):
-    options = {"precision": precision, "max_steps": 40}
+    options = {"precision": precision, "max_steps": 40} | ({"no_scores": True} if method == "dual" else {})  # lost by pruning
     dense = train(method, data, tmp_path / "dense", **options)
     for below in (0.0, 0.02, 1e9):
         report = train(method, data, tmp_path / f"sparse{below}", drop=below, **options)
